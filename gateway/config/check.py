@@ -1,0 +1,179 @@
+"""What cannot work in a configuration although it parses: names that lead nowhere, missing files, idle keys.
+
+    check(config) -> findings, errors and warnings
+
+A configuration with an error must not be served; a warning is most likely a mistake.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from gateway.config.check_engines import check_engines
+from gateway.config.problems import Finding, did_you_mean
+from gateway.config.schema import Config, Key, Policy, VirtualModel
+from policies import registry
+
+PolicyProblems = Callable[[str, Mapping[str, Any], Sequence[str]], list[str]]
+"""(type, params, plans) -> what is wrong with such a policy for a virtual model with these plans, a sentence each."""
+
+_EMPTY_DIGEST = hashlib.sha256(b"").hexdigest()
+
+
+def check(config: Config, policy_problems: PolicyProblems = registry.problems) -> list[Finding]:
+    """Everything that is wrong with `config`; looks at the files that it names, and at nothing else."""
+    names = _Names.of(config)
+    return [
+        *check_engines(config),
+        *_models(config, names),
+        *_policies(config, policy_problems),
+        *(
+            finding
+            for name, virtual in config.virtual_models.items()
+            for finding in _virtual(name, virtual, config, names)
+        ),
+        *_keys(config, names),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Who is who: real models (served by a backend), aliases (-> their model), virtual models."""
+
+    real: Collection[str]
+    aliases: Mapping[str, str]
+    virtual: Collection[str]
+
+    @staticmethod
+    def of(config: Config) -> _Names:
+        real = dict.fromkeys(name for backend in config.backends.values() for name in backend.models)
+        aliases = {alias: name for name, model in config.models.items() for alias in model.aliases}
+        return _Names(real, aliases, config.virtual_models.keys())
+
+    @property
+    def all(self) -> list[str]:
+        return [*self.real, *self.aliases, *self.virtual]
+
+
+def _models(config: Config, names: _Names) -> Iterator[Finding]:
+    owners: dict[str, str] = {}
+    for name, model in config.models.items():
+        loc = ("models", name)
+        if name not in names.real and name not in names.aliases:
+            yield Finding(loc, f"no backend serves this model{did_you_mean(name, names.real)}", about_key=True)
+        for index, alias in enumerate(model.aliases):
+            place = (*loc, "aliases", index)
+            if alias in names.real:
+                yield Finding(place, f"`{alias}` is itself a model that a backend serves")
+            elif alias in names.virtual:
+                yield Finding(place, f"`{alias}` is the name of a virtual model too")
+            elif alias in owners:
+                yield Finding(place, f"`{alias}` is an alias of `{owners[alias]}` already")
+            owners.setdefault(alias, name)
+        if name in names.aliases and name not in names.real:
+            yield Finding(loc, _chain(name, names), about_key=True)
+    for name in names.virtual:
+        if name in names.real:
+            yield Finding(("virtual_models", name), "a backend serves a model of this name", about_key=True)
+    for name in names.real:
+        if name not in config.models or "price" not in config.models[name].model_fields_set:
+            where = ("models", name) if name in config.models else _served(config, name)
+            yield Finding(where, f"model `{name}` has no price: its tokens count as free", "warning", about_key=True)
+
+
+def _served(config: Config, model: str) -> tuple[str, ...]:
+    backend = next(name for name, backend in config.backends.items() if model in backend.models)
+    return ("backends", backend, "models", model)
+
+
+def _chain(name: str, names: _Names) -> str:
+    """What is wrong with a section for `name`, which is an alias."""
+    chain = [name]
+    while chain[-1] in names.aliases and chain[-1] not in names.real:
+        step = names.aliases[chain[-1]]
+        if step in chain:
+            return f"aliases run in a circle: {' -> '.join([*chain, step])}"
+        chain.append(step)
+    return f"an alias has no section of its own ({' -> '.join(chain)}): what is said here belongs under `{chain[-1]}`"
+
+
+def _policies(config: Config, policy_problems: PolicyProblems) -> Iterator[Finding]:
+    if "fixed" in config.policies and config.policies["fixed"].type != "fixed":
+        yield Finding(("policies", "fixed"), "`fixed` is built in: give this policy another name", about_key=True)
+    for name, policy in config.policies.items():
+        users = {model: virtual for model, virtual in config.virtual_models.items() if virtual.policy == name}
+        if not users:
+            yield Finding(("policies", name), "no virtual model uses this policy", "warning", about_key=True)
+            yield from _unused(name, policy, policy_problems)
+        for model, virtual in users.items():
+            for problem in policy_problems(policy.type, policy.params, list(virtual.plans)):
+                yield Finding(("policies", name), f"for virtual model `{model}`: {problem}", about_key=True)
+
+
+def _unused(name: str, policy: Policy, policy_problems: PolicyProblems) -> Iterator[Finding]:
+    """Without plans to compare with, only an unknown type is certainly wrong."""
+    if policy.type not in registry.ALGORITHMS:
+        for problem in policy_problems(policy.type, policy.params, []):
+            yield Finding(("policies", name), problem, about_key=True)
+
+
+def _virtual(name: str, virtual: VirtualModel, config: Config, names: _Names) -> Iterator[Finding]:
+    loc = ("virtual_models", name)
+    policies = [*config.policies, "fixed"]
+    if virtual.policy not in policies:
+        yield Finding(
+            (*loc, "policy"), f"there is no policy `{virtual.policy}`{did_you_mean(virtual.policy, policies)}"
+        )
+    elif virtual.policy == "fixed":
+        if len(virtual.plans) != 1 and "fixed" not in config.policies:
+            yield Finding((*loc, "plans"), "policy `fixed` needs exactly one plan", about_key=True)
+    elif len(virtual.plans) == 1 and config.policies[virtual.policy].type != "fixed":
+        yield Finding((*loc, "policy"), "a policy has nothing to choose from one plan: `fixed` would do", "warning")
+    for plan, spec in virtual.plans.items():
+        place, model = (*loc, "plans", plan, "model"), spec.model
+        if model in names.real or names.aliases.get(model) in names.real:
+            continue
+        if model in names.virtual:
+            yield Finding(place, f"`{model}` is a virtual model: a plan names a real one")
+        else:
+            yield Finding(place, f"no backend serves `{model}`{did_you_mean(model, [*names.real, *names.aliases])}")
+    if virtual.baseline is not None and virtual.baseline not in virtual.plans:
+        suggestion = did_you_mean(virtual.baseline, virtual.plans)
+        yield Finding((*loc, "baseline"), f"`{virtual.baseline}` is no plan of this virtual model{suggestion}")
+
+
+def _keys(config: Config, names: _Names) -> Iterator[Finding]:
+    if not config.keys:
+        yield Finding(("keys",), "there are no keys, so nobody could call: give at least one", about_key=True)
+    elif not any("inference" in key.scopes and key.models for key in config.keys):
+        yield Finding(
+            ("keys",), "no key may ask a model anything (scope `inference`, and `models`)", "warning", about_key=True
+        )
+    first_name: dict[str, int] = {}
+    first_digest: dict[str, int] = {}
+    for index, key in enumerate(config.keys):
+        if first_name.setdefault(key.name, index) != index:
+            yield Finding(("keys", index, "name"), f"keys[{first_name[key.name]}] has this name too")
+        if first_digest.setdefault(key.sha256, index) != index:
+            yield Finding(("keys", index, "sha256"), f"keys[{first_digest[key.sha256]}] has this digest too")
+        if key.sha256 == _EMPTY_DIGEST:
+            yield Finding(("keys", index, "sha256"), "this is the digest of an empty key")
+        yield from _allowed_models(index, key, names)
+
+
+def _allowed_models(index: int, key: Key, names: _Names) -> Iterator[Finding]:
+    if not key.scopes:
+        yield Finding(("keys", index, "scopes"), "this key opens nothing", "warning", about_key=True)
+    for place, pattern in enumerate(key.models):
+        if any(fnmatchcase(name, pattern) for name in names.all):
+            continue
+        if any(letter in pattern for letter in "*?["):
+            yield Finding(("keys", index, "models", place), f"no model matches `{pattern}`", "warning")
+        else:
+            yield Finding(
+                ("keys", index, "models", place), f"there is no model `{pattern}`{did_you_mean(pattern, names.all)}"
+            )

@@ -1,0 +1,207 @@
+"""The shape of a Trilemma configuration file: one strict model per section (docs/configuration.md).
+
+Every model forbids unknown keys and is frozen: a loaded Config is a value that flows. Prices are USD per million
+tokens, times are seconds unless the name says otherwise. Descriptions go into the JSON schema that editors read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$"
+_URL = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$"
+_HEADER = r"^[A-Za-z0-9-]+$"
+_SHA256 = r"^[0-9a-f]{64}$"
+
+PATTERNS = {
+    _NAME: "should begin with a letter or digit, and hold only letters, digits and . _ : / @ + -",
+    _URL: "should be http://HOST[:PORT][/PATH] or https://..., without user, query or fragment (a key stands in `key`)",
+    _HEADER: "should be the name of a header: letters, digits and -",
+    _SHA256: "should be a SHA-256 digest: 64 digits of 0-9 and a-f",
+}
+"""What each pattern of this module asks for, in words."""
+
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NAME)]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Usd = Annotated[float, Field(ge=0, le=1e6)]
+Secret = Annotated[SecretStr, Field(min_length=1)]
+
+
+class Section(BaseModel):
+    """Base of all sections: strict and frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
+
+
+class Server(Section):
+    """Where the gateway listens and what it accepts."""
+
+    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
+    port: int = Field(8080, ge=0, le=65_535, description="Port to listen on; 0: any free one.")
+    workers: Literal[1] = Field(1, description="Worker processes.")
+    max_body_bytes: int = Field(
+        20_000_000, ge=1_024, le=2**31, description="Largest request body; a larger one is a 413."
+    )
+    max_n: int = Field(128, ge=1, le=10_000, description="Largest `n` that a request may ask for.")
+    keep_alive_s: Seconds = Field(75.0, description="How long an idle client connection stays open.")
+    grace_s: float = Field(20.0, ge=0, le=3_600, description="How long a shutdown waits for running requests.")
+    heartbeat_s: float = Field(
+        0.0, ge=0, le=3_600, description="Silence in a stream after which a comment is sent; 0: never."
+    )
+    secret: Secret | None = Field(
+        None, description="Secret that keyed digests are made with, such as the tag in a decision id."
+    )
+    secret_file: Path | None = Field(None, description="File that holds `secret`.")
+    watch: bool = Field(False, description="Reload when this file or a secret's file changes.")
+
+    @model_validator(mode="after")
+    def _one_secret(self) -> Server:
+        if self.secret is not None and self.secret_file is not None:
+            raise ValueError("give `secret` or `secret_file`, not both")
+        return self
+
+
+class Timeouts(Section):
+    """Bounds of one upstream call: connecting, waiting for the first byte, silence between bytes, the whole."""
+
+    connect_s: Seconds = Field(5.0, description="Opening the connection.")
+    first_byte_s: Seconds = Field(300.0, description="From the request sent to the first byte of the answer.")
+    idle_s: Seconds = Field(120.0, description="Longest silence between two bytes of an answer.")
+    total_s: Seconds = Field(3_600.0, description="The whole call.")
+
+
+class Backend(Section):
+    """An engine: *given* by `url`, or *managed* (started, watched, stopped) by `launch`."""
+
+    url: str | None = Field(None, pattern=_URL, description="Address of an engine that runs, with or without `/v1`.")
+    engine: Literal["vllm", "llama.cpp", "openai"] | None = Field(
+        None, description="What the engine is. Default: as launched; `openai` (generic) for a `url`."
+    )
+    key: Secret | None = Field(None, description="Bearer key for the engine.")
+    key_file: Path | None = Field(None, description="File that holds `key`.")
+    models: dict[Name, str] = Field(
+        min_length=1, description="Models served here: the public name -> the name that the engine knows."
+    )
+    weight: float = Field(
+        1.0, gt=0, le=1_000, description="Share of the load, relative to other backends of the same model."
+    )
+    timeouts: Timeouts = Field(Timeouts(), description="Bounds of one call to this engine.")
+    forward_headers: list[Annotated[str, Field(pattern=_HEADER)]] = Field(
+        [], description="Headers of the client's request that go on to the engine."
+    )
+
+    launch: Literal["llama-server", "vllm"] | None = Field(
+        None, description="Start this engine and manage it, instead of `url`."
+    )
+    model: str | None = Field(
+        None, min_length=1, description="What a launched engine loads: a packaged model's name or a path."
+    )
+    slots: int = Field(8, ge=1, le=256, description="Requests that a launched engine runs at once.")
+    context: int = Field(1_024, ge=64, le=10_000_000, description="Tokens of context per slot of a launched engine.")
+    embeddings: bool = Field(False, description="Launch the engine so that it answers /v1/embeddings too.")
+    python: Path | None = Field(None, description="Interpreter that a launched vLLM runs in.")
+    args: list[str] = Field([], description="More arguments for a launched engine, as they are.")
+    port: int | None = Field(None, ge=1, le=65_535, description="Port of a launched engine. Default: any free one.")
+
+    @model_validator(mode="after")
+    def _given_or_managed(self) -> Backend:
+        if (self.url is None) == (self.launch is None):
+            raise ValueError("give either `url` (an engine that runs) or `launch` (one to start)")
+        if self.launch is not None and self.model is None:
+            raise ValueError("`launch` needs `model`: a packaged model's name or a path")
+        if self.key is not None and self.key_file is not None:
+            raise ValueError("give `key` or `key_file`, not both")
+        return self
+
+    @property
+    def engine_name(self) -> Literal["vllm", "llama.cpp", "openai"]:
+        """The adapter that knows this engine's quirks."""
+        if self.engine is not None:
+            return self.engine
+        if self.launch is not None:
+            return "vllm" if self.launch == "vllm" else "llama.cpp"
+        return "openai"
+
+
+class Price(Section):
+    """USD per million tokens. `cached_input` defaults to `input`."""
+
+    input: Usd = Field(0.0, description="Prompt tokens.")
+    cached_input: Usd | None = Field(None, description="Prompt tokens that the engine had cached. Default: as `input`.")
+    output: Usd = Field(0.0, description="Sampled tokens.")
+
+
+class Model(Section):
+    """What is known of a real model beyond the backends that serve it."""
+
+    aliases: list[Name] = Field([], description="Other names for this model.")
+    context: int | None = Field(None, ge=1, description="Tokens of context, prompt and answer together.")
+    capabilities: list[Literal["tools", "json_schema", "logprobs", "vision", "reasoning", "embeddings"]] = Field(
+        [], description="What the model can do."
+    )
+    price: Price = Field(Price(), description="What its tokens cost.")
+
+
+class Policy(Section):
+    """A routing policy: its algorithm and that algorithm's parameters."""
+
+    type: str = Field(min_length=1, description="The algorithm: `fixed` or `weighted`.")
+    params: dict[str, Any] = Field({}, description="The algorithm's parameters. `weighted`: `weights`, plan -> number.")
+    floor: float = Field(
+        0.0, ge=0, lt=1, description="Total share of requests drawn evenly over all plans, whatever the algorithm says."
+    )
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of the draws.")
+
+
+class PlanSpec(Section):
+    """One way to run a request."""
+
+    model: Name = Field(description="The real model that runs it.")
+    strategy: Literal["single"] = Field("single", description="How it is decoded: `single` is one plain call.")
+
+
+class Caps(Section):
+    """The operator's bounds; they win over whatever a client asks for."""
+
+    deadline_ms: int | None = Field(None, ge=1, description="Longest time a request may take, in milliseconds.")
+
+
+class VirtualModel(Section):
+    """A name that clients ask for; a policy picks one of its plans per request."""
+
+    policy: str = Field(min_length=1, description="A name in `policies`, or `fixed` (one plan, always).")
+    plans: dict[Name, PlanSpec] = Field(min_length=1, description="The ways to run a request, by name.")
+    baseline: str | None = Field(None, description="The plan that is used when the policy cannot decide.")
+    caps: Caps = Field(Caps(), description="The operator's bounds.")
+
+
+class Key(Section):
+    """A caller. Only the SHA-256 digest of the key is stored."""
+
+    name: str = Field(min_length=1, max_length=100, description="What logs and metrics call it.")
+    sha256: str = Field(pattern=_SHA256, description="SHA-256 digest of the key, in hex.")
+    scopes: list[Literal["inference", "admin", "metrics"]] = Field(["inference"], description="What the key opens.")
+    tenant: str = Field("default", min_length=1, max_length=100, description="Whose key it is.")
+    models: list[str] = Field(["*"], description="Models that it may ask for: names or patterns with * and ?.")
+
+
+class Storage(Section):
+    """Where decisions are kept."""
+
+    url: str = Field("", repr=False, description="SQLAlchemy URL, such as sqlite:///decisions.db. Empty: nowhere.")
+
+
+class Config(Section):
+    """A whole configuration file."""
+
+    version: Literal[1] = Field(description="Version of this format.")
+    server: Server = Field(Server(), description="Where the gateway listens and what it accepts.")
+    backends: dict[Name, Backend] = Field(min_length=1, description="The engines, by name.")
+    models: dict[Name, Model] = Field({}, description="What is known of real models, by public name.")
+    policies: dict[Name, Policy] = Field({}, description="Routing policies, by name.")
+    virtual_models: dict[Name, VirtualModel] = Field({}, description="Names that a policy answers for.")
+    keys: list[Key] = Field([], description="Who may call.")
+    storage: Storage = Field(Storage(), description="Where decisions are kept.")

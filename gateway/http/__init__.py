@@ -1,0 +1,1 @@
+"""HTTP in: thin over the serving core."""

@@ -1,0 +1,1 @@
+"""Seeing and changing the running gateway."""

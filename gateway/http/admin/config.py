@@ -1,0 +1,59 @@
+"""`/admin/config` and `/admin/backends`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse
+
+from gateway.http.routes import caller, gateway_of
+from gateway.reload import Reloader
+from gateway.wire.errors import ApiError
+
+router = APIRouter(prefix="/admin", tags=["admin"])
+
+
+def _reloader(request: Request) -> Reloader:
+    reloader: Reloader = request.scope["state"]["reloader"]
+    return reloader
+
+
+@router.get("/config", summary="Which configuration runs, and the last failed reload")
+async def show(request: Request) -> dict[str, Any]:
+    """Hash, source, time; `last_error` holds the problems of the last reload that failed after it."""
+    caller(request, "admin")
+    return _reloader(request).status()
+
+
+@router.post("/config/reload", summary="Read the configuration file again")
+async def reload(request: Request) -> JSONResponse:
+    """Parses, checks, builds a complete new state and swaps it in; on any problem the old one stays."""
+    caller(request, "admin")
+    reloader = _reloader(request)
+    if not await reloader.reload():
+        problems = "; ".join(reloader.status()["last_error"] or ())
+        raise ApiError(400, "gateway_reload_failed", f"The old configuration stays: {problems}")
+    return JSONResponse(reloader.status())
+
+
+@router.get("/backends", summary="Every backend: where, what, how busy")
+async def backends(request: Request) -> dict[str, Any]:
+    """In configured order."""
+    caller(request, "admin")
+    engines = _reloader(request).engines()
+    return {
+        "object": "list",
+        "data": [
+            {
+                "name": backend.name,
+                "engine": backend.engine,
+                "url": backend.url,
+                "models": dict(backend.models),
+                "in_flight": backend.in_flight,
+                "answered": backend.answered,
+                "managed": engines.get(backend.name),
+            }
+            for backend in gateway_of(request).state.backends.values()
+        ],
+    }

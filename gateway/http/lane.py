@@ -1,0 +1,146 @@
+"""Pure ASGI in front of FastAPI's stack: the inference endpoints, straight to the core.
+
+The same function also serves FastAPI's own routes for these endpoints (routes.py), so there is one path through the core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.serving.call import Answer, Call, Receipt, StreamBroken
+from gateway.serving.life import Gateway, admit, crashed, open_receipt, refuse, serve
+from gateway.wire import headers as wire_headers
+from gateway.wire.errors import ApiError
+
+
+class ClientGone(Exception):
+    """The caller left before its request was whole."""
+
+
+class Lane:
+    """Hands inference requests to the core and everything else to `rest`."""
+
+    def __init__(self, rest: ASGIApp) -> None:
+        self._rest = rest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] == "http":
+            path: str = scope["path"]
+            if path.startswith("/v1/") and not path.startswith("/v1/models"):
+                await handle(scope["state"]["gateway"], scope, receive, send)
+                return
+        await self._rest(scope, receive, send)
+
+
+async def handle(gateway: Gateway, scope: Scope, receive: Receive, send: Send) -> None:
+    """One inference request, from its head to the last byte of its answer."""
+    raw: bytes | None = scope.get("raw_path")
+    call = Call(
+        method=scope["method"],
+        # Undecoded: what a percent sign hides is never resolved, here or behind.
+        path=scope["path"] if raw is None else raw.decode("latin-1"),
+        query=scope["query_string"],
+        headers=scope["headers"],
+        received=time.perf_counter(),
+    )
+    receipt = open_receipt(gateway, call)
+    try:
+        admit(gateway, call, receipt)
+        body = await _body(call, receive, gateway.state.config.server.max_body_bytes)
+    except ApiError as error:
+        await _send(refuse(gateway, receipt, error), send)
+        return
+    except ClientGone:
+        receipt.outcome = "client_closed"
+        gateway.settled(receipt)
+        return
+    watch = _Watch()
+    watcher = asyncio.get_running_loop().create_task(watch.run(receive))
+    try:
+        await _send(await _served(gateway, call, receipt, body), send)
+    except asyncio.CancelledError:
+        if not watch.gone or watch.task.uncancel() > 0:
+            raise
+    finally:
+        watch.over = True
+        watcher.cancel()
+
+
+async def _served(gateway: Gateway, call: Call, receipt: Receipt, body: bytes) -> Answer:
+    try:
+        return await serve(gateway, call, receipt, body)
+    except ApiError as error:
+        return refuse(gateway, receipt, error)
+    except Exception as error:
+        return crashed(gateway, receipt, error)
+
+
+async def _send(answer: Answer, send: Send) -> None:
+    stream = answer.stream
+    if stream is None:
+        answer.headers.append((b"content-length", b"%d" % len(answer.body)))
+        await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+        await send({"type": "http.response.body", "body": answer.body})
+        return
+    try:
+        await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+        while data := await stream.next():
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+    except StreamBroken:
+        return  # an unfinished response: the server drops the connection, which is all the caller can be told
+    finally:
+        stream.close()
+
+
+async def _body(call: Call, receive: Receive, limit: int) -> bytes:
+    """The whole body, at most `limit` bytes. Raises ApiError 413, ClientGone."""
+    length = wire_headers.first(call.headers, b"content-length")
+    if length is not None and int(length) > limit:
+        raise _too_large(limit)
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if message["type"] == "http.request" and not message.get("more_body"):
+        if len(body) > limit:
+            raise _too_large(limit)
+        return body
+    parts = [body]
+    size = len(body)
+    while message["type"] == "http.request":
+        if size > limit:
+            raise _too_large(limit)
+        if not message.get("more_body"):
+            return b"".join(parts)
+        message = await receive()
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+    raise ClientGone
+
+
+def _too_large(limit: int) -> ApiError:
+    return ApiError(413, "caller_body_too_large", f"The request body is larger than {limit} bytes.")
+
+
+class _Watch:
+    """Cancels the serving task when the caller leaves."""
+
+    __slots__ = ("gone", "over", "task")
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.task: asyncio.Task[Any] = task
+        self.gone = False
+        self.over = False
+
+    async def run(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        if not self.over:
+            self.gone = True
+            self.task.cancel()

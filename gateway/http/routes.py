@@ -1,0 +1,99 @@
+"""The FastAPI surface: OpenAPI for everything, models, health, and the inference endpoints over the same core as the lane in front."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.background import BackgroundTask
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from gateway import __version__
+from gateway.access.keys import Principal, authenticated, require
+from gateway.http import models, schema
+from gateway.http.lane import handle
+from gateway.serving.life import Gateway
+from gateway.wire.errors import model_not_found
+
+router = APIRouter()
+
+
+class FromCore(Response):
+    """A response that the core writes itself."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self.background: BackgroundTask | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        await handle(self._gateway, scope, receive, send)
+
+
+def gateway_of(request: Request) -> Gateway:
+    """The running gateway."""
+    gateway: Gateway = request.scope["state"]["gateway"]
+    return gateway
+
+
+def caller(request: Request, scope: str) -> Principal:
+    """The authenticated caller. Raises ApiError."""
+    headers = request.scope["headers"]
+    return require(authenticated(gateway_of(request).state.keys, headers), scope, headers)
+
+
+async def _infer(request: Request) -> Response:
+    return FromCore(gateway_of(request))
+
+
+for _path, _summary, _model in schema.INFERENCE:
+    router.add_api_route(
+        _path,
+        _infer,
+        methods=["POST"],
+        summary=_summary,
+        tags=["inference"],
+        operation_id=_path.removeprefix("/v1/").replace("/", "_"),
+        openapi_extra=schema.body(_model),
+        responses=schema.ANSWERS,
+        response_class=Response,
+    )
+
+
+@router.get("/v1/models", tags=["models"], summary="Models this key may use", responses=schema.ERRORS)
+async def list_models(request: Request) -> JSONResponse:
+    """Real models first, then aliases and virtual models."""
+    return JSONResponse({"object": "list", "data": models.cards(gateway_of(request).state, caller(request, "inference"))})
+
+
+@router.get("/v1/models/{model:path}", tags=["models"], summary="One model", responses=schema.ERRORS)
+async def get_model(request: Request, model: str) -> JSONResponse:
+    """A model's card; its name may hold slashes."""
+    principal = caller(request, "inference")
+    state = gateway_of(request).state
+    if model not in state.names or not principal.may_use(model):
+        raise model_not_found(model)
+    return JSONResponse(models.card(state, model))
+
+
+@router.get("/health", tags=["health"], summary="The process lives")
+async def health() -> dict[str, str]:
+    """Never depends on a backend or the database."""
+    return {"status": "ok", "version": __version__}
+
+
+@router.get(
+    "/ready",
+    tags=["health"],
+    summary="Every real model has a backend that answered",
+    responses={503: {"description": "Not yet; with the reasons"}},
+)
+async def ready(request: Request) -> JSONResponse:
+    """200 or 503 with the reasons."""
+    gateway = gateway_of(request)
+    waiting = [f"no backend of `{name}` has answered" for name in gateway.state.unanswered()]
+    if gateway.draining:
+        waiting.append("shutting down")
+    body: dict[str, Any] = {"status": "ready" if not waiting else "waiting", "reasons": waiting}
+    return JSONResponse(body, 200 if not waiting else 503)

@@ -1,0 +1,77 @@
+"""uvicorn with uvloop and httptools, set up for streams that last."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gateway.config.schema import Server as Settings
+from gateway.wire.errors import envelope
+
+
+class Protocol(HttpToolsProtocol):
+    """uvicorn's protocol, whose answer to bytes that are not HTTP is an OpenAI error too."""
+
+    def send_400_response(self, msg: str) -> None:
+        """Answers and closes: after bad framing, nothing on this connection can be trusted."""
+        body = envelope(400, "caller_bad_framing", msg)
+        head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+        self.transport.write(head % len(body) + body)
+        self.transport.close()
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server; `on_exit` is called at the first signal, before connections are wound down."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, on_exit: Callable[[], None], *, signals: bool = True) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=Protocol,
+                loop="uvloop",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=int(settings.keep_alive_s),
+                timeout_graceful_shutdown=int(settings.grace_s),
+                backlog=4096,
+            )
+        )
+        self._on_exit = on_exit
+        self._signals = signals
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal to stop."""
+        self._on_exit()
+        super().handle_exit(sig, frame)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Handles signals, unless the process has other plans for them."""
+        if not self._signals:
+            yield
+            return
+        with super().capture_signals():
+            yield
+
+
+def listening(settings: Settings) -> socket.socket:
+    """The listening socket. Raises OSError when the address is taken."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((settings.host, settings.port))
+    except OSError:
+        sock.close()
+        raise
+    sock.set_inheritable(True)
+    return sock

@@ -1,0 +1,55 @@
+"""A backend as it runs: where it is, what it serves, how much of our work it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gateway.config.schema import Backend as Spec
+from gateway.config.schema import Timeouts
+
+
+@dataclass(slots=True, eq=False)
+class Backend:
+    """One engine. `in_flight` counts our own requests to it; `answered` whether it has ever answered; `cards` its /v1/models by name."""
+
+    name: str
+    url: str
+    engine: str
+    models: Mapping[str, str]
+    weight: float
+    timeouts: Timeouts
+    forward: frozenset[bytes]
+    spec: Spec
+    authorization: str | None = field(repr=False, default=None)
+    in_flight: int = 0
+    answered: bool = False
+    cards: dict[str, dict[str, object]] = field(default_factory=dict)
+
+    @property
+    def load(self) -> float:
+        """Own requests in flight per weight."""
+        return self.in_flight / self.weight
+
+
+def backend(name: str, spec: Spec, url: str) -> Backend:
+    """A backend from its configuration."""
+    key = spec.key.get_secret_value() if spec.key is not None else None
+    return Backend(
+        name=name,
+        url=url.rstrip("/").removesuffix("/v1"),
+        engine=spec.engine_name,
+        models=spec.models,
+        weight=spec.weight,
+        timeouts=spec.timeouts,
+        forward=frozenset(header.lower().encode() for header in spec.forward_headers),
+        spec=spec,
+        authorization=f"Bearer {key}" if key else None,
+    )
+
+
+def least_loaded(backends: tuple[Backend, ...]) -> Backend:
+    """The backend with the least of our work, those that have answered before those that have not; first named wins a tie."""
+    if len(backends) == 1:
+        return backends[0]
+    return min(backends, key=lambda b: (not b.answered, b.load))

@@ -1,0 +1,122 @@
+"""Taking up a configuration: at the start, and again on request, signal or change. All or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gateway.config.files import Stamp
+from gateway.config.load import Loaded
+from gateway.config.problems import ConfigError
+from gateway.engines.spec import free_port, specs
+from gateway.engines.supervisor import Supervisor
+from gateway.pool.backend import Backend
+from gateway.pool.probe import Prober
+from gateway.serving.life import Gateway
+from gateway.serving.state import State, build
+
+log = logging.getLogger("trilemma.config")
+
+
+class Ports:
+    """Where managed engines listen: a port, once chosen for a name, stays."""
+
+    def __init__(self) -> None:
+        self._chosen: dict[str, int] = {}
+
+    def of(self, loaded: Loaded) -> Mapping[str, int]:
+        """Name -> port of every managed backend."""
+        for name, backend in loaded.config.backends.items():
+            if backend.launch is not None:
+                self._chosen[name] = backend.port or self._chosen.get(name) or self._free()
+        return dict(self._chosen)
+
+    def _free(self) -> int:
+        while (port := free_port()) in self._chosen.values():
+            pass
+        return port
+
+
+def state_of(loaded: Loaded, ports: Mapping[str, int], running: Mapping[str, Backend] | None = None) -> State:
+    """The state of a loaded configuration. Raises ValueError."""
+    return build(loaded.config, loaded.hash, lambda name: f"http://127.0.0.1:{ports[name]}", running)
+
+
+class Reloader:
+    """Swaps the gateway's state. A failure keeps the old one and is kept to be seen."""
+
+    def __init__(
+        self,
+        read: Callable[[], Loaded],
+        loaded: Loaded,
+        gateway: Gateway,
+        ports: Ports,
+        prober: Prober,
+        supervisor: Supervisor,
+    ) -> None:
+        self._read = read
+        self._loaded = loaded
+        self._gateway = gateway
+        self._ports = ports
+        self._prober = prober
+        self._supervisor = supervisor
+        self._at = time.time()
+        self._error: list[str] | None = None
+        self._lock = asyncio.Lock()
+        self.wanted = asyncio.Event()
+
+    async def run(self) -> None:
+        """Reloads whenever `wanted` is set."""
+        while True:
+            await self.wanted.wait()
+            self.wanted.clear()
+            await self.reload()
+
+    async def reload(self) -> bool:
+        """Reads, checks, builds and swaps. False when it could not: `status` says why."""
+        async with self._lock:
+            try:
+                loaded = await asyncio.to_thread(self._read)
+                ports = self._ports.of(loaded)
+                state = state_of(loaded, ports, self._gateway.state.backends)
+                if loaded.config.server != self._loaded.config.server:
+                    log.warning("changes under `server` take effect at the next start")
+            except ConfigError as error:
+                return self._failed([str(problem) for problem in error.problems])
+            except ValueError as error:
+                return self._failed([str(error)])
+            self._gateway.state = state
+            self._loaded, self._at, self._error = loaded, time.time(), None
+            self._prober.watch(state.backends.values())
+            await self._supervisor.apply(specs(loaded.config, ports))
+            log.info("configuration %s is in use", loaded.hash[:12])
+            return True
+
+    def status(self) -> dict[str, Any]:
+        """What runs, and what the last failed reload said."""
+        return {
+            "object": "config",
+            "source": self._loaded.source,
+            "hash": self._loaded.hash,
+            "loaded_at": self._at,
+            "last_error": self._error,
+        }
+
+    def engines(self) -> dict[str, dict[str, Any]]:
+        """Managed engines as their supervisor sees them."""
+        return {name: msgspec.structs.asdict(status) for name, status in self._supervisor.status().items()}
+
+    def files(self) -> Mapping[Path, Stamp | None]:
+        """The files that the configuration in use was read from."""
+        return self._loaded.files
+
+    def _failed(self, problems: list[str]) -> bool:
+        self._error = problems
+        log.error("the configuration was not taken up: %s", "; ".join(problems))
+        return False

@@ -1,0 +1,98 @@
+"""What flows through the life of a request: the call as it came, the answer as it goes, and the receipt that grows between them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from gateway.access.keys import Principal
+from gateway.wire.errors import Header
+from gateway.wire.usage import Rates, Usage
+
+Outcome = Literal["ok", "caller_error", "backend_error", "client_closed", "gateway_error"]
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A request's head. Header names are in lower case; `received` is time.perf_counter()."""
+
+    method: str
+    path: str
+    query: bytes
+    headers: Sequence[Header]
+    received: float
+
+
+class Receipt(msgspec.Struct):
+    """What is known of a request so far; owned by that request alone."""
+
+    request_id: str
+    decision_id: str
+    received: float
+    principal: Principal | None = None
+    requested_model: str | None = None
+    served_model: str | None = None
+    backend: str | None = None
+    policy: str = "none"
+    strategy: str = "single"
+    propensity: float = 1.0
+    attempts: int = 0
+    clipped: list[str] = []
+    rates: Rates = Rates()
+    usage: Usage | None = None
+    status: int = 0
+    outcome: Outcome | None = None
+    waited: float = 0.0
+    events: int = 0
+
+    def headers(self, *, stream: bool) -> list[Header]:
+        """The headers of every answer, errors too."""
+        overhead = (time.perf_counter() - self.received - self.waited) * 1e3
+        out = [
+            (b"x-request-id", self.request_id.encode()),
+            (b"x-trilemma-decision-id", self.decision_id.encode()),
+            (b"x-trilemma-model", (self.served_model or "").encode()),
+            (b"x-trilemma-policy", self.policy.encode()),
+            (b"x-trilemma-strategy", self.strategy.encode()),
+            (b"x-trilemma-attempts", b"%d" % self.attempts),
+            (b"x-trilemma-overhead-ms", b"%.2f" % overhead),
+        ]
+        if not stream:
+            out.append((b"x-trilemma-candidates", b"1" if self.outcome == "ok" else b"0"))
+            out.append((b"x-trilemma-cost", b"%.10g" % self.cost))
+        if self.clipped:
+            out.append((b"x-trilemma-clipped", ",".join(self.clipped).encode()))
+        return out
+
+    @property
+    def cost(self) -> float:
+        """USD, as far as usage is known."""
+        return self.rates.cost(self.usage) if self.usage is not None else 0.0
+
+
+class StreamBroken(Exception):
+    """The body ended early and its format has no way to say so."""
+
+
+class Stream(Protocol):
+    """A body that comes in pieces. `close` ends everything behind it, on every path, exactly once."""
+
+    async def next(self) -> bytes:
+        """The next bytes to send; empty at the end. A failure that can still be told to the client is told in the stream;
+        one that cannot raises `StreamBroken`, and the connection must be dropped."""
+        ...
+
+    def close(self) -> None:
+        """Releases what the answer holds."""
+        ...
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What goes to the caller: a body, or a stream."""
+
+    status: int
+    headers: list[Header]
+    body: bytes = b""
+    stream: Stream | None = None

@@ -1,0 +1,96 @@
+"""How long a request may wait: a bound on each wait, and one deadline over all.
+
+One timer per request, re-armed lazily: noting that bytes came costs an attribute, not a timer call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Literal
+
+from gateway.pool.transport import TimedOut
+
+Bound = Literal["wait", "total"]
+
+
+class DeadlinePassed(Exception):
+    """The request's own deadline, not a backend's time-out."""
+
+
+class Patience:
+    """Cancels its task when a wait passes a bound, and turns that cancellation into `TimedOut` or `DeadlinePassed`.
+
+    Make it in the task that waits.
+
+    deadline: loop time after which nothing of the request may run.
+
+        with patience.within(idle_s):
+            data = await upstream.read_some()
+    """
+
+    __slots__ = ("_deadline", "_expired", "_limit", "_loop", "_since", "_task", "_timer", "_waits")
+
+    def __init__(self, deadline: float = math.inf) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._deadline = deadline
+        self._limit = 0.0
+        self._since = 0.0
+        task = asyncio.current_task()
+        assert task is not None
+        self._task: asyncio.Task[object] = task
+        self._waits = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._expired: Bound | None = None
+
+    def now(self) -> float:
+        """The loop's time, seconds."""
+        return self._loop.time()
+
+    def bound(self, deadline: float) -> None:
+        """Deadlines only ever come nearer."""
+        self._deadline = min(self._deadline, deadline)
+
+    def within(self, seconds: float) -> Patience:
+        """Bounds the wait that follows."""
+        self._limit = seconds
+        return self
+
+    def __enter__(self) -> None:
+        self._since = now = self._loop.time()
+        self._waits = True
+        due = min(now + self._limit, self._deadline)
+        if self._timer is None or self._timer.when() > due:
+            self._arm(due)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._waits = False
+        if self._expired is not None and isinstance(error, asyncio.CancelledError):
+            expired, self._expired = self._expired, None
+            if self._task.uncancel() == 0:  # otherwise somebody else cancelled it as well
+                if expired == "total":
+                    raise DeadlinePassed from None
+                raise TimedOut("the backend did not answer in time") from None
+
+    def close(self) -> None:
+        """Stops the timer; call it once, at the end."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        if not self._waits:
+            return  # nobody waits; the next wait arms it again
+        due = min(self._since + self._limit, self._deadline)
+        if now < due:
+            self._arm(due)
+            return
+        self._expired = "total" if self._deadline <= now else "wait"
+        self._task.cancel()

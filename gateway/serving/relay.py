@@ -1,0 +1,193 @@
+"""The relay: a request to one replica of a model, and its answer back as the backend wrote it."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import msgspec
+
+from gateway.pool.backend import Backend, least_loaded
+from gateway.pool.transport import Broken, ConnectFailed, TimedOut, Transport, TransportError, Upstream
+from gateway.serving.call import Answer, Call, Receipt
+from gateway.serving.exchange import Exchange
+from gateway.serving.patience import DeadlinePassed, Patience
+from gateway.serving.state import RealModel
+from gateway.serving.streams import EventStream, RawStream, Settle
+from gateway.wire import headers as wire_headers
+from gateway.wire.encoding import inflater
+from gateway.wire.errors import JSON, NO_RETRY, ApiError, Header, envelope
+from gateway.wire.request import Fields, json_object, rewrite
+from gateway.wire.stream import StreamRelay
+from gateway.wire.usage import read_answer
+
+# A larger answer goes on as it comes, without being read for usage.
+_HELD = 32 << 20
+_SSE_HEADERS: tuple[Header, ...] = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
+_OURS_IN_SSE = frozenset((b"cache-control", b"x-accel-buffering"))
+_TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+
+
+class Errand(msgspec.Struct, frozen=True):
+    """What is asked of a backend.
+
+    fields: what was read of the body. form: where a form's `model` stands. ask_usage: ask for the usage chunk, and strip it. openai: the
+    path speaks OpenAI's completion formats (JSON answers, streams that end with `[DONE]`). idle_s: the longest silence the caller bears.
+    """
+
+    call: Call
+    body: bytes
+    fields: Fields
+    form: tuple[int, int] | None
+    ask_usage: bool
+    openai: bool
+    idle_s: float | None
+
+    def body_for(self, backend_model: str) -> bytes:
+        """The body as it goes to a backend that knows the model by that name."""
+        model = None if backend_model == self.fields.model else backend_model
+        if self.form is not None:
+            return self.body if model is None else self.body[: self.form[0]] + model.encode() + self.body[self.form[1] :]
+        if model is None and not self.ask_usage and not len(bytes(self.fields.trilemma)):
+            return self.body
+        return rewrite(self.body, self.fields, model=model, ask_usage=self.ask_usage)
+
+
+async def relay(transport: Transport, model: RealModel, errand: Errand, receipt: Receipt, patience: Patience, settle: Settle) -> Answer:
+    """Sends the request to one replica. Raises ApiError. Unless a stream is returned, nothing is left open."""
+    backend = least_loaded(model.backends)
+    receipt.served_model = model.public
+    receipt.backend = backend.name
+    receipt.rates = model.rates
+    exchange = Exchange(backend, patience)
+    patience.bound(patience.now() + backend.timeouts.total_s)
+    body = errand.body_for(backend.models[model.public])
+    sent = time.perf_counter()
+    answer: Answer | None = None
+    try:
+        with patience.within(backend.timeouts.first_byte_s):
+            upstream = await _send(transport, backend, errand.call, body, receipt)
+        backend.answered = True
+        receipt.waited = time.perf_counter() - sent
+        answer = await _answer(upstream, exchange, errand, receipt, settle, sent)
+        return answer
+    except TransportError as error:
+        receipt.waited = time.perf_counter() - sent
+        receipt.outcome = "backend_error"
+        raise _failed(error) from None
+    except DeadlinePassed:
+        receipt.waited = time.perf_counter() - sent
+        receipt.outcome = "gateway_error"
+        raise ApiError(504, "gateway_deadline", "The request's deadline passed.", headers=(NO_RETRY,)) from None
+    finally:
+        if answer is None or answer.stream is None:
+            exchange.close()
+
+
+async def _send(transport: Transport, backend: Backend, call: Call, body: bytes, receipt: Receipt) -> Upstream:
+    headers = wire_headers.forwarded(call.headers, backend.forward)
+    headers += (("x-request-id", receipt.decision_id), ("accept-encoding", "identity"))
+    if backend.authorization is not None:
+        headers.append(("authorization", backend.authorization))
+    url = backend.url + call.path
+    if call.query:
+        url += "?" + call.query.decode("ascii")
+    receipt.attempts += 1
+    try:
+        return await transport.send(call.method, url, headers, body, backend.timeouts.connect_s)
+    except Broken as error:
+        if not error.untouched:
+            raise
+    # A kept-alive connection that the backend closed just as it was used: nothing was answered, so once more on a fresh one.
+    receipt.attempts += 1
+    return await transport.send(call.method, url, headers, body, backend.timeouts.connect_s)
+
+
+async def _answer(upstream: Upstream, exchange: Exchange, errand: Errand, receipt: Receipt, settle: Settle, sent: float) -> Answer:
+    coding = wire_headers.first(upstream.headers, b"content-encoding")
+    inflate = inflater(coding)
+    exchange.opened(upstream, inflate, errand.idle_s)
+    status = receipt.status = upstream.status
+    if status in (401, 403):
+        raise ApiError(502, "backend_auth", "The backend refused the gateway's key.", headers=(NO_RETRY,))
+    if status < 200 or 300 <= status < 400:
+        raise ApiError(502, "backend_bad_answer", f"The backend answered with status {status}.")
+    headers = wire_headers.answered(upstream.headers)
+    # A coding that cannot be undone here goes on as it is, unread.
+    opaque = coding is not None and inflate is None and coding != b"identity"
+    if opaque and coding is not None:
+        headers.append((b"content-encoding", coding))
+    kind = (wire_headers.first(upstream.headers, b"content-type") or b"").split(b";")[0].strip().lower()
+    if status < 300 and kind == b"text/event-stream" and not opaque:
+        receipt.outcome = "ok"
+        headers = [header for header in headers if header[0] not in _OURS_IN_SSE]
+        headers += _SSE_HEADERS
+        headers += receipt.headers(stream=True)
+        events = StreamRelay(strip_usage=errand.ask_usage, needs_done=errand.openai)
+        return Answer(status, headers, stream=EventStream(exchange, events, receipt, settle))
+    data, whole = await _held(exchange)
+    receipt.waited = time.perf_counter() - sent
+    if not whole:
+        receipt.outcome = "ok"
+        headers += receipt.headers(stream=True)
+        return Answer(status, headers, stream=RawStream(data, exchange, receipt, settle))
+    if opaque:
+        receipt.outcome = "ok" if status < 400 else "backend_error"
+    elif status >= 400:
+        data, headers = _refused(status, data, headers, receipt)
+    else:
+        status = _read_answer(data, kind, errand, receipt)
+    receipt.status = status
+    headers += receipt.headers(stream=False)
+    return Answer(status, headers, data)
+
+
+async def _held(exchange: Exchange) -> tuple[bytes, bool]:
+    """The whole body, or, when it passes `_HELD`, what has come of it."""
+    data = await exchange.read()
+    if not data:
+        return data, True
+    parts = [data]
+    size = len(data)
+    while data := await exchange.read():
+        parts.append(data)
+        size += len(data)
+        if size > _HELD:
+            return b"".join(parts), False
+    return parts[0] if len(parts) == 1 else b"".join(parts), True
+
+
+def _refused(status: int, data: bytes, headers: list[Header], receipt: Receipt) -> tuple[bytes, list[Header]]:
+    """A backend's own error: its JSON stays; HTML, text or nothing becomes the envelope with a short excerpt."""
+    receipt.outcome = "caller_error" if status < 500 and status not in (408, 429) else "backend_error"
+    if json_object(data) is not None:
+        return data, headers
+    excerpt = " ".join(_TAGS.sub(" ", data[:4096].decode("utf-8", "replace")).split())[:200]
+    message = f"The backend answered with status {status}" + (f": {excerpt}" if excerpt else ".")
+    return envelope(status, "backend_error", message), [h for h in headers if h[0] != b"content-type"] + [JSON]
+
+
+def _read_answer(data: bytes, kind: bytes, errand: Errand, receipt: Receipt) -> int:
+    """Reads usage of a good answer; the status to give: an error under status 200 is a bad gateway."""
+    receipt.outcome = "ok"
+    if not errand.openai and kind != b"application/json":
+        return receipt.status
+    answer = read_answer(data)
+    if answer is None:
+        if errand.openai:
+            receipt.outcome = "backend_error"
+            raise ApiError(502, "backend_bad_answer", "The backend's answer is not a JSON object.")
+        return receipt.status
+    receipt.usage = answer.usage
+    if answer.is_error and errand.openai:
+        receipt.outcome = "backend_error"
+        return 502
+    return receipt.status
+
+
+def _failed(error: TransportError) -> ApiError:
+    if isinstance(error, TimedOut):
+        return ApiError(504, "backend_timeout", "The backend did not answer in time.", headers=(NO_RETRY,))
+    if isinstance(error, ConnectFailed):
+        return ApiError(502, "backend_unreachable", "The backend could not be reached.")
+    return ApiError(502, "backend_error", "The connection to the backend broke before it answered.")

@@ -1,0 +1,127 @@
+"""The gateway built from one configuration: a complete value that is swapped whole on reload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gateway.access.keys import Keys, principals
+from gateway.config.schema import Config, Price
+from gateway.pool.backend import Backend, backend
+from gateway.wire.errors import ApiError
+from gateway.wire.usage import Rates
+from policies import registry
+from policies.registry import Policy
+from policies.values.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class RealModel:
+    """A model that backends serve. `public` is its name to callers."""
+
+    public: str
+    backends: tuple[Backend, ...]
+    rates: Rates
+    context: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualModel:
+    """A name behind which a policy picks a plan."""
+
+    name: str
+    policy: Policy
+    plans: tuple[Plan, ...]
+    models: tuple[RealModel, ...]
+    deadline_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything a request needs, read-only. `names` holds real models, aliases and virtual models."""
+
+    config: Config
+    hash: str
+    keys: Keys
+    names: Mapping[str, RealModel | VirtualModel]
+    backends: Mapping[str, Backend]
+
+    def unanswered(self) -> list[str]:
+        """Real models none of whose backends has answered yet."""
+        real = {route.public: route for route in self.names.values() if isinstance(route, RealModel)}
+        return [name for name, model in real.items() if not any(backend.answered for backend in model.backends)]
+
+    def policy_for(self, route: VirtualModel, name: str) -> Policy:
+        """A configured policy over another virtual model's plans. Raises ApiError 400 when there is none or it does not fit."""
+        spec = self.config.policies.get(name)
+        if spec is None or registry.problems(spec.type, spec.params, [plan.name for plan in route.plans]):
+            raise ApiError(400, "caller_invalid_value", "No such policy fits this model.", param="trilemma.policy")
+        return registry.policy(name, spec.type, spec.params, spec.floor, spec.seed)
+
+
+Urls = Callable[[str], str]
+
+
+def build(config: Config, config_hash: str, managed_url: Urls, running: Mapping[str, Backend] | None = None) -> State:
+    """A state from a checked configuration.
+
+    managed_url: where a managed backend listens. running: backends of the state before; one whose configuration is the same goes on, with
+    its counts. Raises ValueError for a policy that cannot be built.
+    """
+    backends: dict[str, Backend] = {}
+    for name, spec in config.backends.items():
+        old = (running or {}).get(name)
+        url = spec.url if spec.url is not None else managed_url(name)
+        fresh = backend(name, spec, url)
+        same = old is not None and (old.spec, old.url, old.authorization) == (spec, fresh.url, fresh.authorization)
+        backends[name] = old if same and old is not None else fresh
+    real = _real_models(config, backends)
+    names: dict[str, RealModel | VirtualModel] = dict(real)
+    for public, model in config.models.items():
+        names.update(dict.fromkeys(model.aliases, real[public]))
+    for name, spec_v in config.virtual_models.items():
+        plans = tuple(Plan(plan, p.model, p.strategy) for plan, p in spec_v.plans.items())
+        names[name] = VirtualModel(
+            name=name,
+            policy=_policy(config, spec_v.policy),
+            plans=plans,
+            models=tuple(real[_unaliased(config, plan.model)] for plan in plans),
+            deadline_ms=spec_v.caps.deadline_ms,
+        )
+    return State(config, config_hash, principals(config.keys, names), names, backends)
+
+
+def _real_models(config: Config, backends: Mapping[str, Backend]) -> dict[str, RealModel]:
+    serving: dict[str, list[Backend]] = {}
+    for each in backends.values():
+        for public in each.models:
+            serving.setdefault(public, []).append(each)
+    found = {}
+    for public, replicas in serving.items():
+        card = config.models.get(public)
+        found[public] = RealModel(
+            public=public,
+            backends=tuple(replicas),
+            rates=_rates(card.price) if card else Rates(),
+            context=card.context if card else None,
+        )
+    return found
+
+
+def _rates(price: Price) -> Rates:
+    cached = price.input if price.cached_input is None else price.cached_input
+    return Rates(input=price.input, cached_input=cached, output=price.output)
+
+
+def _unaliased(config: Config, name: str) -> str:
+    for public, model in config.models.items():
+        if name in model.aliases:
+            return public
+    return name
+
+
+def _policy(config: Config, name: str) -> Policy:
+    spec = config.policies.get(name)
+    if spec is None:
+        return registry.policy(name, name, {}, 0.0, 0)
+    return registry.policy(name, spec.type, spec.params, spec.floor, spec.seed)

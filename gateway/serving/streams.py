@@ -1,0 +1,116 @@
+"""Answers that go on as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway.pool.transport import TimedOut, TransportError
+from gateway.serving.call import Receipt, StreamBroken
+from gateway.serving.exchange import Exchange
+from gateway.serving.patience import DeadlinePassed
+from gateway.wire.errors import ApiError, sse_event
+from gateway.wire.sse import EventTooLarge
+from gateway.wire.stream import StreamRelay
+
+Settle = Callable[[Receipt], None]
+
+
+class EventStream:
+    """A backend's event stream. A failure after the first byte is one error event and the end: no `[DONE]`, no invented finish reason."""
+
+    __slots__ = ("_closed", "_ended", "_events", "_exchange", "_receipt", "_settle")
+
+    def __init__(self, exchange: Exchange, events: StreamRelay, receipt: Receipt, settle: Settle) -> None:
+        self._exchange = exchange
+        self._events = events
+        self._receipt = receipt
+        self._settle = settle
+        self._ended = False
+        self._closed = False
+
+    async def next(self) -> bytes:
+        """See Stream.next."""
+        if self._ended:
+            return b""
+        events = self._events
+        read = self._exchange.read
+        try:
+            while data := await read():
+                if out := events.feed(data):
+                    return out
+        except TransportError as error:
+            return self._broken(_stream_error(error))
+        except DeadlinePassed:
+            return self._broken(ApiError(504, "gateway_deadline", "The request's deadline passed."), "gateway_error")
+        except EventTooLarge:
+            return self._broken(ApiError(502, "backend_bad_answer", "The backend sent an event without end."))
+        self._ended = True
+        rest = events.close()
+        if events.truncated:
+            return self._broken(ApiError(502, "backend_stream_broken", "The backend ended the stream before the answer."))
+        return rest
+
+    def close(self) -> None:
+        """See Stream.close. A client that leaves after `[DONE]` was sent has had its answer."""
+        if self._closed:
+            return
+        self._closed = True
+        receipt = self._receipt
+        receipt.usage = self._events.usage
+        receipt.events = self._events.events
+        if not self._ended and not self._events.done:
+            receipt.outcome = "client_closed"
+        elif self._events.failed and receipt.outcome == "ok":
+            receipt.outcome = "backend_error"
+        self._exchange.close()
+        self._settle(receipt)
+
+    def _broken(self, error: ApiError, outcome: str = "backend_error") -> bytes:
+        self._ended = True
+        self._receipt.outcome = "gateway_error" if outcome == "gateway_error" else "backend_error"
+        self._exchange.close()
+        return sse_event(error)
+
+
+class RawStream:
+    """Any other body that is too large, or too strange, to be held: passed on unread."""
+
+    __slots__ = ("_closed", "_ended", "_exchange", "_first", "_receipt", "_settle")
+
+    def __init__(self, first: bytes, exchange: Exchange, receipt: Receipt, settle: Settle) -> None:
+        self._first = first
+        self._exchange = exchange
+        self._receipt = receipt
+        self._settle = settle
+        self._ended = False
+        self._closed = False
+
+    async def next(self) -> bytes:
+        """See Stream.next."""
+        if first := self._first:
+            self._first = b""
+            return first
+        try:
+            data = await self._exchange.read()
+        except (TransportError, DeadlinePassed):
+            self._ended = True
+            self._receipt.outcome = "backend_error"
+            raise StreamBroken from None
+        self._ended = not data
+        return data
+
+    def close(self) -> None:
+        """See Stream.close."""
+        if self._closed:
+            return
+        self._closed = True
+        if not self._ended:
+            self._receipt.outcome = "client_closed"
+        self._exchange.close()
+        self._settle(self._receipt)
+
+
+def _stream_error(error: TransportError) -> ApiError:
+    if isinstance(error, TimedOut):
+        return ApiError(504, "backend_timeout", "The backend fell silent.")
+    return ApiError(502, "backend_stream_broken", "The connection to the backend broke.")

@@ -1,0 +1,1 @@
+"""The OpenAI format on the wire: pure functions on bytes, no I/O."""

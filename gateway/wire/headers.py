@@ -1,0 +1,73 @@
+"""Which headers cross the gateway.
+
+Requests: an allow-list, because a caller's headers may carry secrets of other services (cookies, proxies' tokens). Answers: everything
+end-to-end that the backend says, because the operator owns the backend; framing is always the server's own. Names are in lower case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.wire.errors import Header
+
+REQUEST_ALLOWED = frozenset((b"accept", b"accept-language", b"content-type", b"traceparent", b"tracestate", b"baggage", b"user-agent"))
+
+_ANSWER_DROPPED = frozenset(
+    (
+        # hop-by-hop (RFC 9110, 7.6.1) and framing
+        b"connection",
+        b"content-encoding",
+        b"content-length",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        # the gateway says these itself, or they concern the hop only
+        b"alt-svc",
+        b"date",
+        b"server",
+        b"set-cookie",
+        b"strict-transport-security",
+        b"www-authenticate",
+        b"x-request-id",
+    )
+)
+
+
+def forwarded(headers: Sequence[Header], extra: frozenset[bytes] = frozenset()) -> list[tuple[str, str]]:
+    """The caller's headers that go to a backend (names in lower case)."""
+    named = _connection_named(headers)
+    return [
+        (name.decode("latin-1"), value.decode("latin-1"))
+        for name, value in headers
+        if (name in REQUEST_ALLOWED or name in extra) and name not in named
+    ]
+
+
+def answered(headers: Sequence[Header]) -> list[Header]:
+    """The backend's headers that go to the caller."""
+    named = _connection_named(headers)
+    return [
+        (name, value)
+        for name, value in headers
+        if name not in _ANSWER_DROPPED and name not in named and not name.startswith((b"access-control-", b"x-trilemma-"))
+    ]
+
+
+def first(headers: Sequence[Header], name: bytes) -> bytes | None:
+    """The first header of that (lower-case) name."""
+    for key, value in headers:
+        if key == name:
+            return value
+    return None
+
+
+def _connection_named(headers: Sequence[Header]) -> frozenset[bytes] | tuple[()]:
+    for name, value in headers:
+        if name == b"connection":
+            return frozenset(part.strip().lower() for part in value.split(b","))
+    return ()

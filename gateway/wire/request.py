@@ -1,0 +1,207 @@
+"""Reading a request body once, and changing it by splicing: everything else goes on byte for byte.
+
+A relayed body changes in three places only: `trilemma` is removed, an alias's `model` is replaced, and
+`stream_options.include_usage` is set where it is absent.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import orjson
+
+from gateway.wire.errors import ApiError
+
+_MAX_INT = 2**31 - 1
+
+
+class StreamOptions(msgspec.Struct, frozen=True, gc=False):
+    """`stream_options`; fields not named here are the backend's business."""
+
+    include_usage: bool | None = None
+
+
+class Fields(msgspec.Struct, frozen=True, gc=False):
+    """The few fields of a body that the gateway reads."""
+
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: int | float | None = None
+    max_tokens: int | float | None = None
+    max_completion_tokens: int | float | None = None
+    trilemma: msgspec.Raw = msgspec.Raw()
+
+
+class Member(msgspec.Struct, frozen=True, gc=False):
+    """A member of the outermost object: byte offsets of its key and value."""
+
+    key: str
+    start: int
+    value: int
+    end: int
+
+
+_decode = msgspec.json.Decoder(Fields).decode
+_PATH = re.compile(r" - at `\$\.?([^`]*)`")
+# Keys that decide where a request goes. A body that names one twice could mean one thing here and another to the backend.
+_WATCHED = (b'"model"', b'"stream"', b'"trilemma"')
+_ESCAPED_KEY_LETTER = re.compile(rb"\\u00(?:[67][0-9a-fA-F]|5[fF])")
+_MODEL_VALUE = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*("(?:[^"\\]|\\.)*")')
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]', re.DOTALL)
+
+
+def read(body: bytes, max_n: int) -> Fields:
+    """Reads and checks a JSON body. Raises ApiError 400 for anything that no backend could serve; never echoes the body."""
+    try:
+        if not body.isascii():
+            body.decode()
+        fields = _decode(body)
+    except msgspec.ValidationError as error:
+        raise _invalid(error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise ApiError(400, "caller_invalid_json", "The request body is not valid JSON in UTF-8.") from None
+    except RecursionError:
+        raise ApiError(400, "caller_invalid_json", "The request body is nested too deeply.") from None
+    # -1 means "no limit" to llama.cpp; what else an engine cannot serve, that engine says.
+    _check_range("n", fields.n, 1, max_n)
+    _check_range("max_tokens", fields.max_tokens, -1, _MAX_INT)
+    _check_range("max_completion_tokens", fields.max_completion_tokens, -1, _MAX_INT)
+    for key in _WATCHED:
+        if body.count(key) > 1:
+            _refuse_duplicates(body)
+            break
+    else:
+        if _ESCAPED_KEY_LETTER.search(body):
+            _refuse_duplicates(body)
+    return fields
+
+
+def _check_range(name: str, value: float | None, low: int, high: int) -> None:
+    if value is not None and not (low <= value <= high and value == int(value)):
+        message = f"`{name}` must be a whole number between {max(low, 0)} and {high}."
+        raise ApiError(400, "caller_invalid_value", message, param=name)
+
+
+def members(body: bytes) -> list[Member]:
+    """The members of the outermost object of valid JSON, in order."""
+    found: list[Member] = []
+    depth = 0
+    key: tuple[str, int] | None = None
+    value = -1
+    for match in _TOKEN.finditer(body):
+        at = match.start()
+        char = body[at]
+        if char in b"{[":
+            depth += 1
+        elif char in b"}]":
+            depth -= 1
+            if depth == 0 and key is not None:
+                found.append(Member(key[0], key[1], value, _trimmed(body, at)))
+        elif depth == 1:
+            if char == 0x22 and key is None:
+                key = (orjson.loads(match.group()), at)
+            elif char == 0x3A and value < 0:
+                value = _skip_space(body, at + 1)
+            elif char == 0x2C and key is not None:
+                found.append(Member(key[0], key[1], value, _trimmed(body, at)))
+                key, value = None, -1
+    return found
+
+
+def rewrite(body: bytes, fields: Fields, *, model: str | None = None, ask_usage: bool = False) -> bytes:
+    """The body as it goes to the backend: spliced in the named places, otherwise the bytes that came.
+
+    model: what replaces `model`'s value. ask_usage: sets `stream_options.include_usage`.
+    """
+    drop = len(bytes(fields.trilemma)) > 0
+    options = ask_usage and (fields.stream_options is not None or b'"stream_options"' in body)
+    if model is not None and not drop and not options and body.count(b'"model"') == 1:
+        match = _MODEL_VALUE.search(body)
+        if match is not None:
+            body = body[: match.start(1)] + orjson.dumps(model) + body[match.end(1) :]
+            model = None
+    has_options = False
+    if model is not None or drop or options:
+        body, has_options = _splice(body, model, drop, options)
+    if ask_usage and not has_options:
+        at = body.index(b"{") + 1
+        body = body[:at] + b'"stream_options":{"include_usage":true},' + body[at:]
+    return body
+
+
+def _splice(body: bytes, model: str | None, drop: bool, ask_usage: bool) -> tuple[bytes, bool]:
+    """The changed body, and whether `stream_options` stood in it and was changed."""
+    parts: list[bytes] = []
+    at = 0
+    has_options = False
+    found = members(body)
+    for i, member in enumerate(found):
+        if model is not None and member.key == "model":
+            parts += (body[at : member.value], orjson.dumps(model))
+            at = member.end
+        elif ask_usage and member.key == "stream_options":
+            parts += (body[at : member.value], _with_usage(body[member.value : member.end]))
+            at = member.end
+            has_options = True
+        elif drop and member.key == "trilemma":
+            if i + 1 < len(found):
+                parts.append(body[at : member.start])
+                at = found[i + 1].start
+            else:
+                parts.append(body[at : found[i - 1].end if i else member.start])
+                at = member.end
+    parts.append(body[at:])
+    return b"".join(parts), has_options
+
+
+def _with_usage(options: bytes) -> bytes:
+    if not options.startswith(b"{"):
+        return b'{"include_usage":true}'
+    kept = [m for m in members(options) if m.key != "include_usage"]
+    inner = b"".join(options[m.start : m.end] + b"," for m in kept)
+    return b"{" + inner + b'"include_usage":true}'
+
+
+def _refuse_duplicates(body: bytes) -> None:
+    seen: set[str] = set()
+    for member in members(body):
+        if member.key in seen:
+            raise ApiError(400, "caller_invalid_json", "The request body names a key twice.", param=_known(member.key))
+        seen.add(member.key)
+
+
+def _known(key: str) -> str | None:
+    return key if key in Fields.__struct_fields__ else None
+
+
+def _invalid(error: msgspec.ValidationError) -> ApiError:
+    text = str(error)
+    where = _PATH.search(text)
+    param = where.group(1) if where and where.group(1) else None
+    reason = _PATH.sub("", text)
+    subject = f"`{param}`" if param else "The request body"
+    return ApiError(400, "caller_invalid_value", f"{subject}: {reason}.", param=param)
+
+
+def _skip_space(body: bytes, at: int) -> int:
+    while body[at] in b" \t\r\n":
+        at += 1
+    return at
+
+
+def _trimmed(body: bytes, end: int) -> int:
+    while body[end - 1] in b" \t\r\n":
+        end -= 1
+    return end
+
+
+def json_object(data: bytes) -> dict[str, Any] | None:
+    """A JSON object, or None."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None

@@ -1,0 +1,99 @@
+"""Token usage as backends report it, and what it costs.
+
+Backends differ: usage null, empty, partial, numbers as strings, reasoning only in the total. What cannot be read counts as unknown, and
+never as an error: accounting must not break an answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import orjson
+
+_Raw = msgspec.Raw
+
+
+class Usage(msgspec.Struct, frozen=True, gc=False):
+    """Tokens of one call. `prompt` includes `cached`; `completion` includes reasoning."""
+
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+
+
+class Rates(msgspec.Struct, frozen=True, gc=False):
+    """USD per million tokens."""
+
+    input: float = 0.0
+    cached_input: float = 0.0
+    output: float = 0.0
+
+    def cost(self, usage: Usage) -> float:
+        """USD of a call: cached prompt tokens are paid once, at their own rate."""
+        cached = min(usage.cached, usage.prompt)
+        fresh = usage.prompt - cached
+        return (fresh * self.input + cached * self.cached_input + usage.completion * self.output) / 1e6
+
+
+class _Envelope(msgspec.Struct, gc=False):
+    usage: _Raw = _Raw()
+    error: _Raw = _Raw()
+    choices: _Raw = _Raw()
+
+
+_decode = msgspec.json.Decoder(_Envelope).decode
+
+
+class Answered(msgspec.Struct, frozen=True, gc=False):
+    """What the gateway reads of a JSON answer or of one event's data."""
+
+    usage: Usage | None = None
+    is_error: bool = False
+    no_choices: bool = False
+
+
+def read_answer(data: bytes) -> Answered | None:
+    """Reads usage and error of a JSON object without building the rest; None when it is not a JSON object."""
+    try:
+        envelope = _decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    choices = bytes(envelope.choices)
+    return Answered(
+        usage=parse_usage(bytes(envelope.usage)),
+        is_error=bytes(envelope.error)[:1] in (b"{", b'"') and not choices,
+        no_choices=choices.strip(b"[] \t\r\n") in (b"", b"null"),
+    )
+
+
+def parse_usage(raw: bytes) -> Usage | None:
+    """The usage object, or None when it holds no number that can be trusted."""
+    try:
+        value = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(value, dict):
+        return None
+    prompt = _count(value, "prompt_tokens")
+    completion = _count(value, "completion_tokens")
+    if prompt is None:  # the Responses and Messages formats
+        prompt = _count(value, "input_tokens")
+        completion = _count(value, "output_tokens") if completion is None else completion
+    total = _count(value, "total_tokens")
+    if prompt is None and completion is None:
+        return None
+    prompt = prompt or 0
+    completion = max(completion or 0, (total or 0) - prompt)
+    details = value.get("prompt_tokens_details") or value.get("input_tokens_details")
+    cached = _count(details, "cached_tokens") if isinstance(details, dict) else None
+    return Usage(prompt=prompt, cached=min(cached or 0, prompt), completion=completion)
+
+
+def _count(value: dict[str, Any], key: str) -> int | None:
+    number = value.get(key)
+    if isinstance(number, str) and number.isascii() and number.isdigit() and len(number) < 16:
+        number = int(number)
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 1e15:
+        return None
+    return int(number)

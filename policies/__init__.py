@@ -1,0 +1,1 @@
+"""What is decided, per request: pure, seeded, testable without a network."""

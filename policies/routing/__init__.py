@@ -1,0 +1,1 @@
+"""Routing policies: one algorithm, one file."""

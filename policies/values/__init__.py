@@ -1,0 +1,1 @@
+"""What flows: frozen values."""

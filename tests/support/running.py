@@ -1,0 +1,94 @@
+"""A gateway on a real socket, in the test's own event loop, so that its counts and tasks can be looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from gateway.app import App, create_app
+from gateway.config.load import parse
+from gateway.config.schema import Server as Settings
+from gateway.http.server import Server, listening
+from gateway.serving.call import Receipt
+from gateway.serving.life import Gateway
+
+KEY = "sk-test"
+DIGEST = hashlib.sha256(KEY.encode()).hexdigest()
+
+
+@dataclass
+class Running:
+    """url: without `/v1`. settled: the receipt of every ended request, in order. config: may be replaced; a reload reads it."""
+
+    url: str
+    app: App
+    config: dict[str, Any]
+    settled: list[Receipt]
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def gateway(self) -> Gateway:
+        return self.app.gateway
+
+    def in_flight(self) -> int:
+        """Requests that any backend still works on, as the gateway counts."""
+        return sum(backend.in_flight for backend in self.gateway.state.backends.values())
+
+    def client(self, key: str = KEY, **settings: Any) -> httpx.AsyncClient:
+        """An HTTP client with the key."""
+        headers = {"authorization": f"Bearer {key}"}
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=30, **settings)
+
+    async def until_settled(self, count: int, within_s: float = 10.0) -> None:
+        """Waits until that many requests have ended."""
+        async with asyncio.timeout(within_s):
+            while len(self.settled) < count:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+def config_for(backends: Mapping[str, Mapping[str, Any]], **sections: Any) -> dict[str, Any]:
+    """A configuration over given backends, with the test's key; sections replace or add."""
+    key = {"name": "test", "sha256": DIGEST, "scopes": ["inference", "admin"]}
+    server = {"port": 0, "grace_s": 1} | sections.pop("server", {})
+    return {"version": 1, "server": server, "backends": dict(backends), "keys": [key]} | sections
+
+
+@asynccontextmanager
+async def running(config: dict[str, Any], state_dir: Path) -> AsyncIterator[Running]:
+    """Serves `config` until the block ends."""
+    settled: list[Receipt] = []
+    changed = asyncio.Event()
+    run: Running
+
+    def settle(receipt: Receipt) -> None:
+        settled.append(receipt)
+        changed.set()
+
+    app = create_app(lambda: parse(json.dumps(run.config), {}, "test.yaml", state_dir), state_dir, settle)
+    run = Running("", app, config, settled, changed)
+    settings = Settings.model_validate(config["server"])
+    with listening(settings) as sock:
+        host, port = sock.getsockname()[:2]
+        run.url = f"http://{host}:{port}"
+        server = Server(app, settings, app.drain, signals=False)
+        task = asyncio.create_task(server.serve(sockets=[sock]))
+        try:
+            async with asyncio.timeout(30):
+                while not server.started:
+                    if task.done():
+                        task.result()
+                        raise AssertionError("the gateway ended while starting; its log says why")
+                    await asyncio.sleep(0.005)
+            yield run
+        finally:
+            server.should_exit = True
+            await task
