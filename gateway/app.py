@@ -11,7 +11,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI
 
@@ -23,8 +23,9 @@ from gateway.engines.supervisor import Supervisor
 from gateway.http import errors, routes
 from gateway.http.admin import config as admin_config
 from gateway.http.lane import Lane
-from gateway.pool.aiohttp_transport import AiohttpTransport
+from gateway.pool.http1 import Http1Transport
 from gateway.pool.probe import Prober
+from gateway.pool.transport import Transport
 from gateway.reload import Ports, Reloader, state_of
 from gateway.serving.call import Receipt
 from gateway.serving.ids import DecisionIds
@@ -101,7 +102,7 @@ class App:
         ports = Ports()
         chosen = ports.of(loaded)
         async with AsyncExitStack() as stack:
-            transport = AiohttpTransport()
+            transport = _transport(loaded.config.server.client)
             stack.push_async_callback(transport.close)
             self.gateway = Gateway(
                 state=state_of(loaded, chosen),
@@ -125,3 +126,11 @@ class App:
                 )
                 stack.callback(watcher.cancel)
             yield {"gateway": self.gateway, "reloader": self.reloader}
+
+
+def _transport(client: Literal["http1", "aiohttp"]) -> Transport:
+    if client == "http1":
+        return Http1Transport()
+    from gateway.pool.aiohttp_transport import AiohttpTransport  # an extra
+
+    return AiohttpTransport()

@@ -3,7 +3,8 @@
     .venv-vllm/bin/python deploy/vllm/convert_gguf.py FILE.gguf OUT
 
 vLLM's own GGUF kernels need a GPU, so the weights are dequantized once, to bfloat16. OUT is complete or absent: the
-work happens in a directory beside it that is renamed at the end. An OUT made from the same file is left as it is.
+work happens in a directory beside it that is renamed at the end. An OUT made from the same file by the same version of
+this program is left as it is.
 Exit status: 0 OUT is ready, 1 it is not (message on stderr).
 """
 
@@ -15,20 +16,38 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 DIGEST_FILE = "source.sha256"
 
 
-def digest(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def digest(*paths: Path) -> str:
+    """SHA-256 over the SHA-256 of files, in hexadecimal."""
+    whole = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()
 
 
 def is_ready(out: Path, source_digest: str) -> bool:
-    """Whether the directory `out` was made from the file with this digest."""
+    """Whether the directory `out` was made from what has this digest."""
     mark = out / DIGEST_FILE
     return mark.is_file() and mark.read_text().strip() == source_digest
+
+
+def pre_tokenizer(gguf: Path) -> Any:
+    """How this file's tokenizer cuts a text before merging bytes, where transformers does not carry that over; else None.
+
+    `smollm` cuts at every digit first: without it "x =   1" becomes other tokens than the model was trained on.
+    """
+    from gguf import GGUFReader
+    from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
+
+    field = GGUFReader(gguf).fields.get("tokenizer.ggml.pre")
+    if field is None or field.contents() != "smollm":
+        return None
+    return Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)])
 
 
 def convert(gguf: Path, out: Path) -> None:
@@ -39,6 +58,8 @@ def convert(gguf: Path, out: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     if not tokenizer.chat_template:
         raise SystemExit(f"error: {gguf.name} has no chat template: it is not a chat model")
+    if (cut := pre_tokenizer(gguf)) is not None:
+        tokenizer.backend_tokenizer.pre_tokenizer = cut
     model = AutoModelForCausalLM.from_pretrained(
         gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
     )
@@ -60,7 +81,7 @@ def main() -> int:
     if not gguf.is_file():
         raise SystemExit(f"error: no such file: {gguf}")
 
-    source_digest = digest(gguf)
+    source_digest = digest(gguf, Path(__file__))
     if is_ready(out, source_digest):
         sys.stdout.write(f"converted already: {out}\n")
         return 0

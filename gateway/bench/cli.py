@@ -21,7 +21,7 @@ from gateway.bench.report import Report
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one suite. 0: it ran; 1: --assert-bars and a bar was missed; 2: it cannot run here, or was called wrongly."""
+    """Run one suite. 0: it ran; 1: --assert-bars and a bar was missed; 2: it cannot run here, or was called wrongly; 130: Ctrl-C."""
     options = _parser().parse_args(argv)
     try:
         with _terminable():
@@ -29,6 +29,8 @@ def main(argv: Sequence[str]) -> int:
     except BenchError as error:
         _progress(f"trilemma bench {options.suite}: {error}")
         return 2
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     if options.out is not None:
         write_out(report, options.out)
     if options.raw is not None:

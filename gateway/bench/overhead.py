@@ -41,8 +41,6 @@ BARS: Mapping[str, float] = {
     "rss_mb": 90.0,
 }
 STREAM_EVENTS = 132  # role, 128 tokens, finish, usage, [DONE]
-# Work that a server puts off (flushing a log, say) belongs to the requests that caused it: wait before the reading.
-_AFTERWORK_S = 0.3
 _STEADY = 0.99  # reads per event, at least, of paced streams that arrived one by one
 _ATTEMPTS = 3
 _PACKAGES = ("aiohttp", "fastapi", "httptools", "msgspec", "orjson", "starlette", "uvicorn", "uvloop")
@@ -50,7 +48,11 @@ _PACKAGES = ("aiohttp", "fastapi", "httptools", "msgspec", "orjson", "starlette"
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured: blocks per series, requests per block, starts of the gateway."""
+    """How much is measured: blocks per series, requests per block, starts of the gateway.
+
+    afterwork_s: work that a server puts off (flushing a log, say) belongs to the requests that caused it, so its clock is
+    read that much later.
+    """
 
     blocks: int = 5
     nginx_requests: int = 20_000
@@ -60,9 +62,12 @@ class Sizes:
     connections: int = 32
     stream_connections: int = 64
     starts: int = 3
+    afterwork_s: float = 0.3
 
 
-QUICK = Sizes(blocks=1, nginx_requests=500, requests=300, single=100, streams=8, connections=8, stream_connections=8, starts=1)
+QUICK = Sizes(
+    blocks=1, nginx_requests=500, requests=300, single=100, streams=8, connections=8, stream_connections=8, starts=1, afterwork_s=0.05
+)
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -137,7 +142,8 @@ class Measured:
 
 def run(sizes: Sizes, progress: Progress, command: str | None = None) -> Report:
     """Measure and report. command: another server in the gateway's place (see gateway_server). Raises BenchError."""
-    before = machine()
+    load_cpus, gateway_cpus, _ = _cpus()
+    before = machine() | {"cpus_of_load": load_cpus, "cpus_of_gateway": gateway_cpus}
     tools = compile_tools()
     with tempfile.TemporaryDirectory(prefix="trilemma-bench-") as folder:
         Path(folder).chmod(0o711)  # nginx's worker is another user than root
@@ -222,17 +228,17 @@ def _blocks(sizes: Sizes, targets: Mapping[str, Server], lg: Path, progress: Pro
         for kind in ("requests", "routed", "single", "streams", "stripped"):
             for name, server in targets.items():
                 for _ in range(_ATTEMPTS if kind in loads[name] else 0):
-                    block = _block(f"{name}/{kind}", index, server, loads[name][kind], lg)
+                    block = _block(f"{name}/{kind}", index, server, loads[name][kind], lg, sizes.afterwork_s)
                     progress(_told(block))
                     yield block
                     if block.steady:
                         break
 
 
-def _block(series: str, index: int, server: Server, load: Load, lg: Path) -> Block:
+def _block(series: str, index: int, server: Server, load: Load, lg: Path, afterwork_s: float) -> Block:
     before = proctree.cpu(server.pid)
     result, error = run_load(lg, server.port, KEY, load)
-    time.sleep(_AFTERWORK_S)
+    time.sleep(afterwork_s)
     cpu_us = proctree.used_us(before, proctree.cpu(server.pid))
     expected = (STREAM_EVENTS - (not load.usage)) * result.n if load.stream else 0
     problem = ""

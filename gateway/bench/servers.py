@@ -96,7 +96,7 @@ def gateway_server(site: Site, backend: int, command: str | None = None) -> Iter
     port = free_port()
     config = site.folder / f"gateway-{port}.json"
     config.write_bytes(gateway_config(port, backend))
-    words = [sys.executable, "-m", "gateway", "serve", "--config", str(config)]
+    words = [sys.executable, "-m", "gateway", "serve", "--config", str(config), "--state", str(site.folder / "state")]
     if command is not None:
         words = [word.format(config=config, port=port, backend=backend) for word in shlex.split(command)]
     with _running("gateway", words, port, site) as server:

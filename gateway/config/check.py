@@ -31,11 +31,7 @@ def check(config: Config, policy_problems: PolicyProblems = registry.problems) -
         *check_engines(config),
         *_models(config, names),
         *_policies(config, policy_problems),
-        *(
-            finding
-            for name, virtual in config.virtual_models.items()
-            for finding in _virtual(name, virtual, config, names)
-        ),
+        *(finding for name, virtual in config.virtual_models.items() for finding in _virtual(name, virtual, config, names)),
         *_keys(config, names),
     ]
 
@@ -125,9 +121,7 @@ def _virtual(name: str, virtual: VirtualModel, config: Config, names: _Names) ->
     loc = ("virtual_models", name)
     policies = [*config.policies, "fixed"]
     if virtual.policy not in policies:
-        yield Finding(
-            (*loc, "policy"), f"there is no policy `{virtual.policy}`{did_you_mean(virtual.policy, policies)}"
-        )
+        yield Finding((*loc, "policy"), f"there is no policy `{virtual.policy}`{did_you_mean(virtual.policy, policies)}")
     elif virtual.policy == "fixed":
         if len(virtual.plans) != 1 and "fixed" not in config.policies:
             yield Finding((*loc, "plans"), "policy `fixed` needs exactly one plan", about_key=True)
@@ -150,9 +144,7 @@ def _keys(config: Config, names: _Names) -> Iterator[Finding]:
     if not config.keys:
         yield Finding(("keys",), "there are no keys, so nobody could call: give at least one", about_key=True)
     elif not any("inference" in key.scopes and key.models for key in config.keys):
-        yield Finding(
-            ("keys",), "no key may ask a model anything (scope `inference`, and `models`)", "warning", about_key=True
-        )
+        yield Finding(("keys",), "no key may ask a model anything (scope `inference`, and `models`)", "warning", about_key=True)
     first_name: dict[str, int] = {}
     first_digest: dict[str, int] = {}
     for index, key in enumerate(config.keys):
@@ -174,6 +166,4 @@ def _allowed_models(index: int, key: Key, names: _Names) -> Iterator[Finding]:
         if any(letter in pattern for letter in "*?["):
             yield Finding(("keys", index, "models", place), f"no model matches `{pattern}`", "warning")
         else:
-            yield Finding(
-                ("keys", index, "models", place), f"there is no model `{pattern}`{did_you_mean(pattern, names.all)}"
-            )
+            yield Finding(("keys", index, "models", place), f"there is no model `{pattern}`{did_you_mean(pattern, names.all)}")

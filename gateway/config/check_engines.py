@@ -27,9 +27,7 @@ def check_engines(config: Config) -> Iterator[Finding]:
         yield from _secret_file((*loc, "key_file"), backend.key_file)
         if backend.key is not None and not _SENDABLE.fullmatch(backend.key.get_secret_value()):
             key = "key" if backend.key_file is None else "key_file"
-            yield Finding(
-                (*loc, key), "the key cannot be sent in a header: it holds spaces, line ends or letters beyond ASCII"
-            )
+            yield Finding((*loc, key), "the key cannot be sent in a header: it holds spaces, line ends or letters beyond ASCII")
         yield from _given(loc, backend) if backend.launch is None else _managed(loc, backend)
     yield from _collisions(config.server, {name: b for name, b in config.backends.items() if b.launch is not None})
 
@@ -67,9 +65,7 @@ def _managed(loc: Loc, backend: Backend) -> Iterator[Finding]:
     elif file is not None and backend.launch == "llama-server" and not file.is_file():
         yield Finding((*loc, "model"), f"{file} is not a file: llama-server loads one GGUF file")
     if backend.python is not None:
-        if backend.launch != "vllm":
-            yield Finding((*loc, "python"), "has no effect: it is for `launch: vllm`", "warning", about_key=True)
-        elif shutil.which(backend.python) is None:
+        if shutil.which(backend.python) is None:
             yield Finding((*loc, "python"), f"there is no program {backend.python}")
     elif backend.launch == "vllm" and importlib.util.find_spec("vllm") is None:
         yield Finding((*loc, "launch"), "vLLM is not installed beside the gateway: name its interpreter in `python`")

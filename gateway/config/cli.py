@@ -17,9 +17,7 @@ from gateway.config.problems import ConfigError, Problem, UnreadableConfigError
 
 def main(argv: Sequence[str] | None = None, env: Mapping[str, str] = os.environ) -> int:
     """Exit status: 0 it can be served (perhaps with warnings), 1 it cannot, 2 the file cannot be read."""
-    parser = argparse.ArgumentParser(
-        prog="trilemma check", description="Check a configuration file; nothing is started."
-    )
+    parser = argparse.ArgumentParser(prog="trilemma check", description="Check a configuration file; nothing is started.")
     parser.add_argument("file", type=Path, metavar="FILE", help="the configuration, YAML")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(argv)
@@ -49,9 +47,7 @@ def _text(file: str, hash_: str | None, problems: Sequence[Problem], status: int
     lines = [problem.text(file) for problem in problems]
     errors = sum(problem.severity == "error" for problem in problems)
     counted = ", ".join(
-        f"{count} {word}{'' if count == 1 else 's'}"
-        for count, word in ((errors, "error"), (len(problems) - errors, "warning"))
-        if count
+        f"{count} {word}{'' if count == 1 else 's'}" for count, word in ((errors, "error"), (len(problems) - errors, "warning")) if count
     )
     verdict = f"{file}: {'good' if status == 0 else 'not usable'}"
     verdict += f" (hash {hash_[:12]})" if hash_ is not None and status == 0 else ""

@@ -69,9 +69,7 @@ def dotted(loc: Loc) -> str:
 
 def shown(name: str) -> str:
     """A key or name as a message shows it: on one line, and short."""
-    return (
-        name if len(name) <= 80 and name.isprintable() else ascii(name[:80])[1:-1] + ("..." if len(name) > 80 else "")
-    )
+    return name if len(name) <= 80 and name.isprintable() else ascii(name[:80])[1:-1] + ("..." if len(name) > 80 else "")
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:

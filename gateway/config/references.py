@@ -38,15 +38,11 @@ class References:
             return "${"
         name, default = match[1], match[2]
         if name is None:
-            raise UnansweredError(
-                "`${` begins no reference: write ${NAME} or ${NAME:-default}, or $${ for the characters themselves"
-            )
+            raise UnansweredError("`${` begins no reference: write ${NAME} or ${NAME:-default}, or $${ for the characters themselves")
         value = self._env.get(name) or self._from_file(name) or default
         if value is None:
             state = "is empty" if name in self._env else "is not set"
-            raise UnansweredError(
-                f"environment variable {name} {state}, nor is {name}_FILE; a default is written ${{{name}:-default}}"
-            )
+            raise UnansweredError(f"environment variable {name} {state}, nor is {name}_FILE; a default is written ${{{name}:-default}}")
         if not _encodable(value):
             raise UnansweredError(f"environment variable {name} is not UTF-8 text")
         return value
@@ -60,9 +56,7 @@ class References:
         try:
             return read_secret(path)
         except OSError as error:
-            raise UnansweredError(
-                f"environment variable {name}_FILE names a file that cannot be read: {reason(error)}"
-            ) from None
+            raise UnansweredError(f"environment variable {name}_FILE names a file that cannot be read: {reason(error)}") from None
 
 
 def is_whole(text: str) -> bool:

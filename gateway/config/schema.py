@@ -42,18 +42,15 @@ class Server(Section):
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(8080, ge=0, le=65_535, description="Port to listen on; 0: any free one.")
     workers: Literal[1] = Field(1, description="Worker processes.")
-    max_body_bytes: int = Field(
-        20_000_000, ge=1_024, le=2**31, description="Largest request body; a larger one is a 413."
-    )
+    max_body_bytes: int = Field(20_000_000, ge=1_024, le=2**31, description="Largest request body; a larger one is a 413.")
     max_n: int = Field(128, ge=1, le=10_000, description="Largest `n` that a request may ask for.")
     keep_alive_s: Seconds = Field(75.0, description="How long an idle client connection stays open.")
     grace_s: float = Field(20.0, ge=0, le=3_600, description="How long a shutdown waits for running requests.")
-    heartbeat_s: float = Field(
-        0.0, ge=0, le=3_600, description="Silence in a stream after which a comment is sent; 0: never."
+    heartbeat_s: float = Field(0.0, ge=0, le=3_600, description="Silence in a stream after which a comment is sent; 0: never.")
+    client: Literal["http1", "aiohttp"] = Field(
+        "http1", description="How backends are reached: directly, or by aiohttp (extra `proxy`), which honours HTTP_PROXY."
     )
-    secret: Secret | None = Field(
-        None, description="Secret that keyed digests are made with, such as the tag in a decision id."
-    )
+    secret: Secret | None = Field(None, description="Secret that keyed digests are made with, such as the tag in a decision id.")
     secret_file: Path | None = Field(None, description="File that holds `secret`.")
     watch: bool = Field(False, description="Reload when this file or a secret's file changes.")
 
@@ -82,27 +79,19 @@ class Backend(Section):
     )
     key: Secret | None = Field(None, description="Bearer key for the engine.")
     key_file: Path | None = Field(None, description="File that holds `key`.")
-    models: dict[Name, str] = Field(
-        min_length=1, description="Models served here: the public name -> the name that the engine knows."
-    )
-    weight: float = Field(
-        1.0, gt=0, le=1_000, description="Share of the load, relative to other backends of the same model."
-    )
+    models: dict[Name, str] = Field(min_length=1, description="Models served here: the public name -> the name that the engine knows.")
+    weight: float = Field(1.0, gt=0, le=1_000, description="Share of the load, relative to other backends of the same model.")
     timeouts: Timeouts = Field(Timeouts(), description="Bounds of one call to this engine.")
     forward_headers: list[Annotated[str, Field(pattern=_HEADER)]] = Field(
         [], description="Headers of the client's request that go on to the engine."
     )
 
-    launch: Literal["llama-server", "vllm"] | None = Field(
-        None, description="Start this engine and manage it, instead of `url`."
-    )
-    model: str | None = Field(
-        None, min_length=1, description="What a launched engine loads: a packaged model's name or a path."
-    )
+    launch: Literal["llama-server", "vllm"] | None = Field(None, description="Start this engine and manage it, instead of `url`.")
+    model: str | None = Field(None, min_length=1, description="What a launched engine loads: a packaged model's name or a path.")
     slots: int = Field(8, ge=1, le=256, description="Requests that a launched engine runs at once.")
     context: int = Field(1_024, ge=64, le=10_000_000, description="Tokens of context per slot of a launched engine.")
     embeddings: bool = Field(False, description="Launch the engine so that it answers /v1/embeddings too.")
-    python: Path | None = Field(None, description="Interpreter that a launched vLLM runs in.")
+    python: Path | None = Field(None, description="Interpreter that a launched engine runs in. Default: the gateway's.")
     args: list[str] = Field([], description="More arguments for a launched engine, as they are.")
     port: int | None = Field(None, ge=1, le=65_535, description="Port of a launched engine. Default: any free one.")
 
@@ -150,9 +139,7 @@ class Policy(Section):
 
     type: str = Field(min_length=1, description="The algorithm: `fixed` or `weighted`.")
     params: dict[str, Any] = Field({}, description="The algorithm's parameters. `weighted`: `weights`, plan -> number.")
-    floor: float = Field(
-        0.0, ge=0, lt=1, description="Total share of requests drawn evenly over all plans, whatever the algorithm says."
-    )
+    floor: float = Field(0.0, ge=0, lt=1, description="Total share of requests drawn evenly over all plans, whatever the algorithm says.")
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of the draws.")
 
 

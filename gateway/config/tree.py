@@ -23,9 +23,7 @@ MAX_DEPTH = 64
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STR_TAGS = ("!", "tag:yaml.org,2002:str")
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT = re.compile(
-    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
-)
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _CONSTANTS = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
@@ -111,9 +109,7 @@ def compose(text: str) -> tuple[Node, list[Problem]]:
         raise MalformedError(Problem(line, column, "", f"not YAML: {message}")) from None
     except yaml.reader.ReaderError as error:
         line, column = _line_of(text, error.position)
-        raise MalformedError(
-            Problem(line, column, "", "not YAML: a control character that YAML does not allow")
-        ) from None
+        raise MalformedError(Problem(line, column, "", "not YAML: a control character that YAML does not allow")) from None
     if builder.root is None:
         raise MalformedError(Problem(1, 1, "", "the file holds no configuration"))
     return builder.root, builder.problems
@@ -181,11 +177,7 @@ class _Builder:
             self._add(Scalar(event.value, bool(event.implicit[0]), mark), event.anchor)
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor not in self._anchors:
-                raise MalformedError(
-                    Problem(
-                        mark.line, mark.column, "", f"alias `{shown(str(event.anchor))}` refers to nothing above it"
-                    )
-                )
+                raise MalformedError(Problem(mark.line, mark.column, "", f"alias `{shown(str(event.anchor))}` refers to nothing above it"))
             self._add(self._anchors[event.anchor], None)
         elif isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
             self._tag(event.tag, mark)
@@ -198,9 +190,7 @@ class _Builder:
         elif isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:
-                raise MalformedError(
-                    Problem(mark.line, mark.column, "", "a second document: a configuration is one document")
-                )
+                raise MalformedError(Problem(mark.line, mark.column, "", "a second document: a configuration is one document"))
 
     def _tag(self, tag: str | None, mark: Mark) -> None:
         if tag is not None and tag not in _STR_TAGS:
@@ -215,11 +205,7 @@ class _Builder:
         for mark, node in frame.merges:
             for source in node.nodes if isinstance(node, Items) else (node,):
                 if not isinstance(source, Entries):
-                    raise MalformedError(
-                        Problem(
-                            mark.line, mark.column, dotted(frame.loc), "`<<` merges a mapping or a list of mappings"
-                        )
-                    )
+                    raise MalformedError(Problem(mark.line, mark.column, dotted(frame.loc), "`<<` merges a mapping or a list of mappings"))
                 for key, pair in source.pairs.items():
                     if key not in frame.pairs:
                         self._bound(pair[1].size + 1, mark)
@@ -239,9 +225,7 @@ class _Builder:
             frame.nodes.append(node)
         elif frame.key is None:
             if not isinstance(node, Scalar):
-                message = (
-                    "a key must be text, not a list or a mapping (a value that begins with `{` or `[` needs quotes)"
-                )
+                message = "a key must be text, not a list or a mapping (a value that begins with `{` or `[` needs quotes)"
                 raise MalformedError(Problem(node.mark.line, node.mark.column, dotted(frame.loc), message))
             frame.key = node
         else:

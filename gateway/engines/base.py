@@ -128,7 +128,10 @@ class Adapter(Protocol):
         """
 
     def token_logprobs(self, choice: Json) -> list[TokenLogprob] | None:
-        """The scored tokens of a choice, of a whole answer or of a chunk; None when it carries none."""
+        """The scored tokens of a choice, of a whole answer or of a chunk; None when it carries none.
+
+        There may be fewer than tokens: llama.cpp leaves out those that end within a UTF-8 character.
+        """
 
     def split_n(self, n: int, slots: int | None) -> list[int]:
         """How `n` samples are put to this engine: the `n` of each request (sum `n`). `slots` None: not known.

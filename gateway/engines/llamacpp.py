@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.engines import logprobs
-from gateway.engines.base import Call, Capabilities, Json, Steps, UnexpectedAnswerError
+from gateway.engines.base import Call, Capabilities, Json, Steps, TokenLogprob, UnexpectedAnswerError
 from gateway.engines.openai import OpenAIAdapter, ids, plain_text, positive, with_prefix
 
 _TEMPLATE_FIELDS = ("messages", "tools", "chat_template_kwargs", "add_generation_prompt")
 
 _BIAS = 1_000.0
 """Added to one token's logit it makes that token certain; logits are a few tens at most."""
+
+_RANKS = (300, 1_000_000)
+"""How many of the likeliest tokens are listed when a token is looked for among them: first some, then all there are."""
 
 
 class LlamaCppAdapter(OpenAIAdapter):
@@ -66,13 +69,33 @@ class LlamaCppAdapter(OpenAIAdapter):
         # It scores no prompt. But the score of a sampled token is the model's own, from before the bias: so every token
         # is made certain in turn, one request each, and the prompt so far comes from the cache.
         wanted = list(tokens)
-        first = max(start, 1)
-        calls = [_forced(model, wanted[:i], wanted[i]) for i in range(first, len(wanted))]
-        if not calls:
-            return [None] * len(wanted)
-        answers = yield calls
-        scores = [_score_of(token, answer) for token, answer in zip(wanted[first:], answers, strict=True)]
-        return [*[None] * first, *scores]
+        scores: list[float | None] = [None] * len(wanted)
+        asked = range(max(start, 1), len(wanted))
+        if not asked:
+            return scores
+        answers = yield [_forced(model, wanted[:i], wanted[i]) for i in asked]
+        hidden = []
+        for i, answer in zip(asked, answers, strict=True):
+            sampled = _sampled(answer)
+            if sampled is None:
+                hidden.append(i)
+            elif sampled.id == wanted[i]:
+                scores[i] = sampled.logprob
+            else:
+                raise UnexpectedAnswerError("llama.cpp sampled another token than the one to score")
+
+        # A token that ends within a UTF-8 character is sampled but not reported. It is listed, though, among the tokens
+        # likelier and less likely than another, harmless one.
+        for most in _RANKS:
+            if not hidden:
+                return scores
+            answers = yield [_listed(model, wanted[:i], most) for i in hidden]
+            for i, answer in zip(hidden, answers, strict=True):
+                scores[i] = _found(wanted[i], answer)
+            hidden = [i for i in hidden if scores[i] is None]
+        if hidden:
+            raise UnexpectedAnswerError("llama.cpp reported no score for a token that ends within a character")
+        return scores
 
     def _max_model_len(self, entry: Json) -> int | None:
         # n_ctx is what one slot holds; n_ctx_train, what the model was made for, may be far more.
@@ -83,25 +106,36 @@ class LlamaCppAdapter(OpenAIAdapter):
         return False
 
 
-def _forced(model: str, prompt: list[int], token: int) -> Call:
+def _forced(model: str, prompt: list[int], token: int | str, most: int = 1) -> Call:
+    """One token of answer, and that is `token`, with the `most` likeliest beside it."""
     body = {
         "model": model,
         "prompt": prompt,
         "max_tokens": 1,
         "temperature": 0,
         "logit_bias": [[token, _BIAS]],
-        "logprobs": 1,
+        "logprobs": most,
         "cache_prompt": True,
     }
     return Call("/v1/completions", body)
 
 
-def _score_of(token: int, answer: Json) -> float | None:
+def _listed(model: str, prompt: list[int], most: int) -> Call:
+    return _forced(model, prompt, "a", most)
+
+
+def _sampled(answer: Json) -> TokenLogprob | None:
     choices = answer.get("choices")
-    scored = logprobs.token_logprobs(choices[0]) if choices else None
-    if not scored or scored[0].id != token:
-        raise UnexpectedAnswerError("llama.cpp sampled another token than the one to score")
-    return scored[0].logprob
+    if not choices:
+        raise UnexpectedAnswerError("llama.cpp gave no choice")
+    scored = logprobs.token_logprobs(choices[0])
+    return scored[0] if scored else None
+
+
+def _found(token: int, answer: Json) -> float | None:
+    sampled = _sampled(answer)
+    listed = sampled.top if sampled is not None else ()
+    return next((one.logprob for one in listed if one.id == token), None)
 
 
 def _string(value: Any) -> str:

@@ -1,4 +1,7 @@
-"""aiohttp behind the transport seam."""
+"""aiohttp behind the transport seam: for backends that are reached through an HTTP proxy (HTTP_PROXY, HTTPS_PROXY, NO_PROXY).
+
+It costs some 50 us of CPU more per request than http1.py, which speaks to backends directly.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,7 @@ class AiohttpTransport:
             connector=connector,
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=True,
             skip_auto_headers=_SKIP,
             timeout=aiohttp.ClientTimeout(total=None),
             read_bufsize=1 << 18,
@@ -40,14 +44,17 @@ class AiohttpTransport:
             lambda connect_s: aiohttp.ClientTimeout(total=None, sock_connect=connect_s, connect=connect_s)
         )
 
-    async def send(self, method: str, url: str, headers: Sequence[tuple[str, str]], body: bytes, connect_s: float) -> AiohttpUpstream:
-        """See Transport.send."""
+    async def send(
+        self, method: str, url: str, headers: Sequence[Header], body: bytes, connect_s: float, *, fresh: bool = False
+    ) -> AiohttpUpstream:
+        """See Transport.send. aiohttp chooses the connection itself, so `fresh` is a wish that is not heard."""
+        del fresh
         try:
             response = await self._session.request(
                 method,
                 self._url(url),
                 data=(body if len(body) < _LARGE else io.BytesIO(body)) if body or method == "POST" else None,
-                headers=CIMultiDict(headers),
+                headers=CIMultiDict([(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]),
                 allow_redirects=False,
                 timeout=self._timeout(connect_s),
             )

@@ -21,7 +21,7 @@ class Backend:
     timeouts: Timeouts
     forward: frozenset[bytes]
     spec: Spec
-    authorization: str | None = field(repr=False, default=None)
+    authorization: bytes | None = field(repr=False, default=None)
     in_flight: int = 0
     answered: bool = False
     cards: dict[str, dict[str, object]] = field(default_factory=dict)
@@ -44,7 +44,7 @@ def backend(name: str, spec: Spec, url: str) -> Backend:
         timeouts=spec.timeouts,
         forward=frozenset(header.lower().encode() for header in spec.forward_headers),
         spec=spec,
-        authorization=f"Bearer {key}" if key else None,
+        authorization=f"Bearer {key}".encode() if key else None,
     )
 
 

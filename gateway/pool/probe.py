@@ -21,9 +21,9 @@ _MAX_BYTES = 4 << 20
 
 async def probe(transport: Transport, backend: Backend) -> bool:
     """Asks once, with the URL and key of the traffic. Whether an engine answered: a refusal of this path is an answer too."""
-    headers = [("accept", "application/json")]
+    headers = [(b"accept", b"application/json")]
     if backend.authorization is not None:
-        headers.append(("authorization", backend.authorization))
+        headers.append((b"authorization", backend.authorization))
     try:
         async with asyncio.timeout(_LIMIT_S):
             upstream = await transport.send("GET", backend.url + "/v1/models", headers, b"", backend.timeouts.connect_s)

@@ -23,7 +23,7 @@ class ConnectFailed(TransportError):
 
 
 class Broken(TransportError):
-    """The connection ended early. `untouched`: not one byte of an answer had come."""
+    """The connection ended early. `untouched`: a kept-alive one, before one byte of an answer, so that nobody worked on it."""
 
     def __init__(self, message: str, *, untouched: bool = False) -> None:
         super().__init__(message)
@@ -56,8 +56,13 @@ class Upstream(Protocol):
 class Transport(Protocol):
     """Sends requests. No redirects, no retries, no decompression, no cookies: their owners sit above."""
 
-    async def send(self, method: str, url: str, headers: Sequence[tuple[str, str]], body: bytes, connect_s: float) -> Upstream:
-        """Sends a request and waits for the answer's head. Cancelling closes the socket. Raises TransportError."""
+    async def send(
+        self, method: str, url: str, headers: Sequence[Header], body: bytes, connect_s: float, *, fresh: bool = False
+    ) -> Upstream:
+        """Sends a request and waits for the answer's head; `host` and framing are added. Cancelling closes the socket.
+
+        fresh: not over a kept-alive connection. Raises TransportError.
+        """
         ...
 
     async def close(self) -> None:

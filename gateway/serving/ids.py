@@ -1,7 +1,7 @@
 """Request and decision ids.
 
-A decision id is a UUIDv7 (RFC 9562, 5.7: sortable by its 48 bits of milliseconds) and a tag keyed over it and the tenant, so that any replica
-with the same secret can tell a genuine id before its row is stored.
+A decision id is a UUIDv7 (RFC 9562, 5.7: sortable by its 48 bits of milliseconds) and a tag keyed over it and the tenant, so that any
+replica with the same secret can tell a genuine id before its row is stored.
 """
 
 from __future__ import annotations

@@ -86,9 +86,9 @@ async def relay(transport: Transport, model: RealModel, errand: Errand, receipt:
 
 async def _send(transport: Transport, backend: Backend, call: Call, body: bytes, receipt: Receipt) -> Upstream:
     headers = wire_headers.forwarded(call.headers, backend.forward)
-    headers += (("x-request-id", receipt.decision_id), ("accept-encoding", "identity"))
+    headers += ((b"x-request-id", receipt.decision_id.encode()), (b"accept-encoding", b"identity"))
     if backend.authorization is not None:
-        headers.append(("authorization", backend.authorization))
+        headers.append((b"authorization", backend.authorization))
     url = backend.url + call.path
     if call.query:
         url += "?" + call.query.decode("ascii")
@@ -100,7 +100,7 @@ async def _send(transport: Transport, backend: Backend, call: Call, body: bytes,
             raise
     # A kept-alive connection that the backend closed just as it was used: nothing was answered, so once more on a fresh one.
     receipt.attempts += 1
-    return await transport.send(call.method, url, headers, body, backend.timeouts.connect_s)
+    return await transport.send(call.method, url, headers, body, backend.timeouts.connect_s, fresh=True)
 
 
 async def _answer(upstream: Upstream, exchange: Exchange, errand: Errand, receipt: Receipt, settle: Settle, sent: float) -> Answer:

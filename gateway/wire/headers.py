@@ -38,14 +38,10 @@ _ANSWER_DROPPED = frozenset(
 )
 
 
-def forwarded(headers: Sequence[Header], extra: frozenset[bytes] = frozenset()) -> list[tuple[str, str]]:
-    """The caller's headers that go to a backend (names in lower case)."""
+def forwarded(headers: Sequence[Header], extra: frozenset[bytes] = frozenset()) -> list[Header]:
+    """The caller's headers that go to a backend."""
     named = _connection_named(headers)
-    return [
-        (name.decode("latin-1"), value.decode("latin-1"))
-        for name, value in headers
-        if (name in REQUEST_ALLOWED or name in extra) and name not in named
-    ]
+    return [header for header in headers if (header[0] in REQUEST_ALLOWED or header[0] in extra) and header[0] not in named]
 
 
 def answered(headers: Sequence[Header]) -> list[Header]:

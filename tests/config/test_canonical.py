@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 
 from gateway.config.canonical import digest, public
@@ -27,8 +28,6 @@ def test_the_digest_keeps_the_order_of_names() -> None:
 
 
 def test_the_digest_is_the_sha256_of_the_public_form() -> None:
-    import hashlib
-
     text = json.dumps(public(config()), separators=(",", ":"))
     assert digest(config()) == hashlib.sha256(text.encode()).hexdigest()
 
@@ -61,5 +60,5 @@ def test_nothing_secret_is_public() -> None:
 def test_nothing_secret_is_in_a_repr() -> None:
     whole = repr(config(server={"secret": "SECRET"}, storage={"url": "postgresql://u:SECRET@h/d"}))
     assert "SECRET" not in whole
-    assert "SECRET" not in repr(Backend(url="http://a", models={"m": "m"}, key="SECRET"))  # type: ignore[arg-type]
+    assert "SECRET" not in repr(Backend(url="http://a", models={"m": "m"}, key="SECRET"))
     assert "SECRET" not in repr(Storage(url="SECRET"))

@@ -22,7 +22,7 @@ def test_a_secret_loses_one_line_end_and_nothing_else(tmp_path: Path, content: b
 def test_a_useless_secret_file_is_an_error(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "secret"
     file.write_bytes(content)
-    with pytest.raises(OSError, match="empty|UTF-8|larger"):
+    with pytest.raises(OSError, match=r"empty|UTF-8|larger"):
         read_secret(file)
 
 

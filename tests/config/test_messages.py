@@ -78,9 +78,7 @@ def test_a_version_is_asked_for(problems: Problems) -> None:
 
 def test_a_digest_is_asked_for_in_its_form(problems: Problems) -> None:
     text = "version: 1\nbackends: {a: {url: 'http://a', models: {m: m}}}\nkeys: [{name: k, sha256: sk-plain}]\n"
-    assert [str(each) for each in problems(text)] == [
-        "3:26: keys[0].sha256: should be a SHA-256 digest: 64 digits of 0-9 and a-f"
-    ]
+    assert [str(each) for each in problems(text)] == ["3:26: keys[0].sha256: should be a SHA-256 digest: 64 digits of 0-9 and a-f"]
 
 
 def test_a_configuration_is_a_mapping(problems: Problems) -> None:

@@ -325,6 +325,33 @@ class TestScoring:
         assert send.calls == [Call("/v1/completions", recorded), Call("/v1/completions", end_request)]
         assert scores == [None, None, None, None, None, -0.9682108759880066, -18.198543548583984]
 
+    async def test_llamacpp_does_not_report_a_token_that_ends_within_a_character_so_it_is_looked_up(self) -> None:
+        forced, _, silent = sample("llamacpp", "score_part_of_character")
+        listed, _, listing = sample("llamacpp", "score_listed")
+        assert silent["choices"][0]["logprobs"] is None
+        send = Recorded(silent, listing)
+
+        scores = await run(LLAMACPP.score("smollm2-135m", [30158, 241, 16736], start=2), send)
+
+        assert send.calls == [Call("/v1/completions", forced), Call("/v1/completions", listed)]
+        assert scores == [None, None, -5.651954174041748]
+
+    async def test_llamacpp_lists_every_token_when_the_likeliest_do_not_hold_it(self) -> None:
+        _, _, silent = sample("llamacpp", "score_part_of_character")
+        _, _, listing = sample("llamacpp", "score_listed")
+        every = copy.deepcopy(listing)
+        every["choices"][0]["logprobs"]["content"][0]["top_logprobs"].append(
+            {"id": 49000, "token": "", "bytes": [228, 186], "logprob": -21.5}
+        )
+        send = Recorded(silent, listing, every)
+
+        scores = await run(LLAMACPP.score("smollm2-135m", [30158, 241, 49000], start=2), send)
+
+        assert [call.body["logprobs"] for call in send.calls] == [1, 300, 1_000_000]
+        assert scores == [None, None, -21.5]
+        with pytest.raises(UnexpectedAnswerError, match="within a character"):
+            await run(LLAMACPP.score("m", [30158, 241, 49000], start=2), Recorded(silent, listing, listing))
+
     async def test_scores_of_other_tokens_are_refused(self) -> None:
         _, _, of_vllm = sample("vllm", "x_compl_score_token_ids_echo")
         with pytest.raises(UnexpectedAnswerError):
@@ -431,9 +458,7 @@ class TestModels:
         assert VLLM.models({"object": "list", "data": []}) == []
 
     @ALL
-    @pytest.mark.parametrize(
-        "answer", [{}, {"data": {}}, {"data": [3]}, {"data": [{"id": None}]}, {"detail": "Not Found"}]
-    )
+    @pytest.mark.parametrize("answer", [{}, {"data": {}}, {"data": [3]}, {"data": [{"id": None}]}, {"detail": "Not Found"}])
     def test_another_answer_is_an_error(self, engine: Adapter, answer: Json) -> None:
         with pytest.raises(UnexpectedAnswerError):
             engine.models(answer)
@@ -461,9 +486,7 @@ class TestErrors:
         "answer",
         [
             error("Your input exceeds the limit of this model.", code="context_length_exceeded", param="messages"),
-            error(
-                "This model's maximum context length is 8192 tokens. However, your messages resulted in 8545 tokens."
-            ),
+            error("This model's maximum context length is 8192 tokens. However, your messages resulted in 8545 tokens."),
             {
                 "object": "error",
                 "message": "The input (9000 tokens) is longer than the model's context length (8192 tokens).",
@@ -519,11 +542,7 @@ class TestErrors:
             (400, error("Validation error at #/stream_options: Extra inputs are not permitted", code=400)),
             (
                 422,
-                {
-                    "message": {
-                        "detail": [{"type": "extra_forbidden", "loc": ["body", "stream_options", "include_usage"]}]
-                    }
-                },
+                {"message": {"detail": [{"type": "extra_forbidden", "loc": ["body", "stream_options", "include_usage"]}]}},
             ),
         ],
     )

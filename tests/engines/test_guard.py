@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.engines.real_processes import alive, eventually
 
 from gateway.engines import guard
+from tests.engines.real_processes import alive, eventually
 
 PARENT = """
 import subprocess, sys, time
@@ -31,12 +32,14 @@ def test_the_command_takes_the_guards_place() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
 async def test_it_ends_when_the_parent_is_killed() -> None:
-    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        lines = {parent.stdout.readline().strip(), parent.stdout.readline().strip()}
-        assert "on" in lines  # the command runs, so the guard has done its work
-        (pid,) = (int(line) for line in lines - {"on"})
-        parent.kill()
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", PARENT, stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    lines = {await parent.stdout.readline(), await parent.stdout.readline()}
+    assert b"on\n" in lines  # the command runs, so the guard has done its work
+    (pid,) = (int(line) for line in lines - {b"on\n"})
+    assert alive(pid)
+    parent.kill()
+    await parent.wait()
     await eventually(lambda: not alive(pid))
 
 

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.engines.real_processes import chat, get, listens, llama, post
 
 from gateway.engines import llama_server
 from gateway.engines.spec import EngineSpec, free_port
+from tests.engines.real_processes import chat, get, listens, llama, post
 
 OPPOSITES = "hot cold,up down,fast slow,rich poor,love hate,first last,war peace,near far,buy sell,true false"
 OPPOSITES += ",day night,black white,above below,high low"
@@ -23,9 +23,7 @@ OPPOSITES += ",day night,black white,above below,high low"
 
 def spec(name: str, model: str, *, embeddings: bool = False) -> EngineSpec:
     served = (f"the-{name}",)
-    return EngineSpec(
-        name=name, kind="llama-server", port=free_port(), model=model, served_names=served, slots=4, embeddings=embeddings
-    )
+    return EngineSpec(name=name, kind="llama-server", port=free_port(), model=model, served_names=served, slots=4, embeddings=embeddings)
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +48,10 @@ def test_it_chats_and_embeds_and_chats_again(engine: tuple[int, int]) -> None:
     assert chat(port, "What is the capital of Japan?") == "The capital of Japan is Tokyo."
 
 
-def test_a_text_of_nearly_a_slots_length_is_embedded_whole(engine: tuple[int, int]) -> None:
-    status, answer = post(engine[0], "/v1/embeddings", {"input": "hello world " * 450})
+def test_a_text_longer_than_the_usual_batch_is_embedded_whole(engine: tuple[int, int]) -> None:
+    status, answer = post(engine[0], "/v1/embeddings", {"input": "hello world " * 270})
     assert status == 200, answer
-    assert 900 <= answer["usage"]["prompt_tokens"] <= 1_024
+    assert answer["usage"]["prompt_tokens"] > 512
 
 
 def test_slots_metrics_and_the_name(engine: tuple[int, int]) -> None:

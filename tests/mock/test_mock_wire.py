@@ -331,3 +331,21 @@ async def test_a_mock_may_come_back_on_its_port(client: httpx.AsyncClient) -> No
     async with mock:
         assert mock.url == url
         assert (await client.get(f"{url}/health")).status_code == 200
+
+
+async def test_a_storm_of_leaving_clients_leaves_nothing(mock: MockBackend) -> None:
+    mock.script(Behaviour(tokens_per_second=10, times=0))
+    clients = await asyncio.gather(*(connect(mock) for _ in range(200)))
+    for _, writer in clients:
+        writer.write(post({**STREAM, "max_tokens": 1000}))
+    await mock.wait_for(lambda m: m.in_flight == 200 and all(request.events_sent for request in m.requests))
+    for _, writer in clients:
+        writer.transport.abort()
+    await mock.wait_for(lambda m: m.aborted == 200)
+    await mock.wait_for(lambda m: (m.connections, m.in_flight) == (0, 0))
+
+
+async def test_headers_may_come_twice(client: httpx.AsyncClient) -> None:
+    await client.post("/mock/script", json=[{"headers": [["X-Two", "1"], ["X-Two", "2"], ["Server", "other"]]}])
+    answer = await client.post("/v1/chat/completions", json=CHAT)
+    assert (answer.headers.get_list("x-two"), answer.headers.get_list("server")) == (["1", "2"], ["other"])

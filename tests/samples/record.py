@@ -76,9 +76,7 @@ ANSWERED = [
     {
         "role": "assistant",
         "content": None,
-        "tool_calls": [
-            {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a": 5, "b": 6}'}}
-        ],
+        "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a": 5, "b": 6}'}}],
     },
     {"role": "tool", "tool_call_id": "call_1", "content": "11"},
 ]
@@ -112,10 +110,11 @@ REASONING_CASES: dict[str, dict[str, Any]] = {
 
 CAPITAL = [504, 3575, 282, 7158, 314]  # The capital of Italy is
 ROME, END = 7268, 2
+NORTH, PART = [30158, 241], 16736  # the character for north, and a token of two of the next one's three bytes
 BEGUN = [{"role": "user", "content": "What is 7 + 5?"}, {"role": "assistant", "content": "The sum of 7 and 5 is"}]
 
 
-def forced(prompt: list[int], token: int) -> dict[str, Any]:
+def forced(prompt: list[int], token: int | str) -> dict[str, Any]:
     """A request whose only possible token is `token`; its score is the model's own."""
     return {"prompt": prompt, "max_tokens": 1, "logit_bias": [[token, 1000.0]], "logprobs": 1, "cache_prompt": True}
 
@@ -123,6 +122,8 @@ def forced(prompt: list[int], token: int) -> dict[str, Any]:
 LLAMACPP_CASES: dict[str, dict[str, Any]] = {
     "score_token": forced(CAPITAL, ROME),
     "score_end_token": forced([*CAPITAL, ROME], END),
+    "score_part_of_character": forced(NORTH, PART),
+    "score_listed": forced(NORTH, "a") | {"logprobs": 300},
     "continue": {"messages": BEGUN, "max_tokens": 12},
     "continue_stream": {"messages": BEGUN, "max_tokens": 12} | STREAM,
     "two_assistants": {"messages": [*BEGUN, BEGUN[-1]], "max_tokens": 4},

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from gateway.config.check import check
+from gateway.config.load import parse
+
+BACKENDS = """\
+version: 1
+backends:
+  a: {url: 'http://a', models: {small: s, large: l}}
+  b: {url: 'http://b', models: {large: l}}
+"""
+PRICES = "models: {small: {price: {}}, large: {price: {}, aliases: [big]}}\n"
+KEYS = f"keys: [{{name: dev, sha256: {'ab' * 32}}}]\n"
+
+
+def found(text: str, backends: str = BACKENDS, models: str = PRICES, keys: str = KEYS) -> list[str]:
+    """What is wrong, without lines."""
+    loaded = parse(backends + models + keys + text, {})
+    return [str(problem).split(": ", 1)[1] for problem in loaded.located(check(loaded.config))]
+
+
+def test_nothing_is_wrong_with_a_good_configuration() -> None:
+    good = """\
+policies: {split: {type: weighted, params: {weights: {small: 1, large: 0}}}}
+virtual_models:
+  auto: {policy: split, plans: {small: {model: small}, large: {model: big}}, baseline: large}
+  best: {policy: fixed, plans: {only: {model: large}}}
+"""
+    assert found(good) == []
+
+
+# --- models, aliases
+
+
+def test_a_section_for_a_model_that_nobody_serves() -> None:
+    assert found("", models="models: {smal: {price: {}}, small: {price: {}}, large: {price: {}}}\n") == [
+        "models.smal: no backend serves this model; did you mean `small`?"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        ("small: {aliases: [large]}", "models.small.aliases[0]: `large` is itself a model that a backend serves"),
+        ("small: {aliases: [small]}", "models.small.aliases[0]: `small` is itself a model that a backend serves"),
+        ("small: {aliases: [x]}, large: {aliases: [x]}", "models.large.aliases[0]: `x` is an alias of `small` already"),
+        ("small: {aliases: [auto]}", "models.small.aliases[0]: `auto` is the name of a virtual model too"),
+        (
+            "small: {aliases: [x]}, x: {aliases: [y]}",
+            "models.x: an alias has no section of its own (x -> small): what is said here belongs under `small`",
+        ),
+        (
+            "small: {aliases: [x]}, x: {aliases: [y]}, y: {aliases: [z]}",
+            "models.y: an alias has no section of its own (y -> x -> small): what is said here belongs under `small`",
+        ),
+        ("x: {aliases: [y]}, y: {aliases: [x]}", "models.x: aliases run in a circle: x -> y -> x"),
+        ("x: {aliases: [x]}", "models.x: aliases run in a circle: x -> x"),
+    ],
+)
+def test_aliases_that_lead_nowhere(models: str, message: str) -> None:
+    virtual = "virtual_models: {auto: {policy: fixed, plans: {p: {model: large}}}}\n"
+    assert message in found(virtual, models=f"models: {{{models}}}\n")
+
+
+def test_a_circle_without_a_way_in_ends() -> None:
+    """u leads into a circle that it is no part of."""
+    problems = found("", models="models: {x: {aliases: [y]}, y: {aliases: [x, u]}, u: {}}\n")
+    assert "models.u: aliases run in a circle: u -> y -> x -> y" in problems
+
+
+def test_a_model_without_a_price_is_a_warning() -> None:
+    assert found("", models="models: {small: {context: 5}}\n") == [
+        "warning: backends.a.models.large: model `large` has no price: its tokens count as free",
+        "warning: models.small: model `small` has no price: its tokens count as free",
+    ]
+
+
+# --- virtual models, policies
+
+
+@pytest.mark.parametrize(
+    ("virtual", "message"),
+    [
+        ("small: {policy: fixed, plans: {p: {model: large}}}", "virtual_models.small: a backend serves a model of this name"),
+        (
+            "v: {policy: fixed, plans: {p: {model: smal}}}",
+            "virtual_models.v.plans.p.model: no backend serves `smal`; did you mean `small`?",
+        ),
+        (
+            "v: {policy: fixed, plans: {p: {model: bigg}}}",
+            "virtual_models.v.plans.p.model: no backend serves `bigg`; did you mean `big`?",
+        ),
+        (
+            "v: {policy: fixed, plans: {p: {model: v}}}",
+            "virtual_models.v.plans.p.model: `v` is a virtual model: a plan names a real one",
+        ),
+        (
+            "v: {policy: fixed, plans: {fast: {model: small}}, baseline: fats}",
+            "virtual_models.v.baseline: `fats` is no plan of this virtual model; did you mean `fast`?",
+        ),
+        ("v: {policy: fixd, plans: {p: {model: small}}}", "virtual_models.v.policy: there is no policy `fixd`; did you mean `fixed`?"),
+        (
+            "v: {policy: fixed, plans: {p: {model: small}, q: {model: large}}}",
+            "virtual_models.v.plans: policy `fixed` needs exactly one plan",
+        ),
+    ],
+)  # fmt: skip
+def test_virtual_models_that_cannot_work(virtual: str, message: str) -> None:
+    assert found(f"virtual_models: {{{virtual}}}\n") == [message]
+
+
+PLANS = "plans: {small: {model: small}, large: {model: large}}"
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        ("{type: weihgted}", "weihgted"),
+        ("{type: weighted, params: {weights: {smal: 1}}}", "smal"),
+        ("{type: weighted, params: {weights: {small: 0, large: 0}}}", "positive"),
+        ("{type: weighted, params: {weights: {small: -1, large: 1}}}", "small"),
+        ("{type: weighted, params: {weights: {small: heavy}}}", "weights"),
+        ("{type: weighted, params: {weigths: {small: 1}}}", "weigths"),
+        ("{type: fixed, params: {plan: smal}}", "smal"),
+    ],
+)
+def test_policies_that_cannot_work(policy: str, says: str) -> None:
+    problems = found(f"policies: {{p: {policy}}}\nvirtual_models: {{v: {{policy: p, {PLANS}}}}}\n")
+    assert len(problems) == 1
+    assert problems[0].startswith("policies.p: for virtual model `v`: ")
+    assert says in problems[0]
+
+
+def test_a_policy_is_asked_once_for_each_virtual_model() -> None:
+    asked: list[tuple[str, Mapping[str, Any], Sequence[str]]] = []
+
+    def problems(kind: str, params: Mapping[str, Any], plans: Sequence[str]) -> list[str]:
+        asked.append((kind, params, plans))
+        return ["cannot start"] if len(plans) == 1 else []
+
+    text = f"""\
+policies: {{p: {{type: own, params: {{x: 1}}}}}}
+virtual_models:
+  v: {{policy: p, {PLANS}}}
+  w: {{policy: p, plans: {{only: {{model: small}}}}}}
+"""
+    config = parse(BACKENDS + PRICES + KEYS + text, {}).config
+    messages = [each.message for each in check(config, problems) if each.severity == "error"]
+    assert asked == [("own", {"x": 1}, ["small", "large"]), ("own", {"x": 1}, ["only"])]
+    assert messages == ["for virtual model `w`: cannot start"]
+
+
+def test_an_idle_policy_is_a_warning_and_an_unknown_type_an_error() -> None:
+    assert found("policies: {p: {type: weighted}}\n") == ["warning: policies.p: no virtual model uses this policy"]
+    problems = found("policies: {p: {type: wieghted}}\n")
+    assert sorted(problem.split(":")[0] for problem in problems) == ["policies.p", "warning"]
+
+
+def test_the_built_in_name_is_not_given_away() -> None:
+    text = f"policies: {{fixed: {{type: weighted}}}}\nvirtual_models: {{v: {{policy: fixed, {PLANS}}}}}\n"
+    assert found(text) == ["policies.fixed: `fixed` is built in: give this policy another name"]
+
+
+def test_a_policy_with_nothing_to_choose_from_is_a_warning() -> None:
+    text = "policies: {p: {type: weighted}}\nvirtual_models: {v: {policy: p, plans: {only: {model: small}}}}\n"
+    assert found(text) == ["warning: virtual_models.v.policy: a policy has nothing to choose from one plan: `fixed` would do"]
+
+
+# --- keys
+
+
+def key(name: str, letter: str = "a", more: str = "") -> str:
+    return f"{{name: {name}, sha256: {letter * 64}{more}}}"
+
+
+@pytest.mark.parametrize(
+    ("keys", "messages"),
+    [
+        ("[]", ["keys: there are no keys, so nobody could call: give at least one"]),
+        (f"[{key('x')}, {key('x', 'b')}]", ["keys[1].name: keys[0] has this name too"]),
+        (f"[{key('x')}, {key('y')}]", ["keys[1].sha256: keys[0] has this digest too"]),
+        (f"[{key('x', more=', models: [smal]')}]", ["keys[0].models[0]: there is no model `smal`; did you mean `small`?"]),
+        (f"[{key('x', more=', models: [big, sm*, "l?rge", auto]')}]", []),
+        (f"[{key('x', more=', models: [gpt-*]')}]", ["warning: keys[0].models[0]: no model matches `gpt-*`"]),
+        (
+            f"[{key('x', more=', scopes: []')}]",
+            [
+                "warning: keys: no key may ask a model anything (scope `inference`, and `models`)",
+                "warning: keys[0].scopes: this key opens nothing",
+            ],
+        ),
+        (
+            f"[{key('x', more=', scopes: [admin]')}]",
+            ["warning: keys: no key may ask a model anything (scope `inference`, and `models`)"],
+        ),
+    ],
+)
+def test_keys(keys: str, messages: list[str]) -> None:
+    virtual = "virtual_models: {auto: {policy: fixed, plans: {p: {model: large}}}}\n"
+    assert found(virtual, keys=f"keys: {keys}\n") == messages
+
+
+def test_the_digest_of_an_empty_key_is_refused() -> None:
+    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert found("", keys=f"keys: [{{name: x, sha256: {empty}}}]\n") == ["keys[0].sha256: this is the digest of an empty key"]
