@@ -60,7 +60,7 @@ storage: {url: "sqlite:///$database"}
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs in the foreground until Ctrl-C or SIGTERM. 1: something is missing or the port is taken; 2: the configuration has problems."""
     parser = argparse.ArgumentParser(prog="trilemma up", description=__doc__)
-    parser.add_argument("--state", type=Path, default=Path(".trilemma"), metavar="DIR", help="configuration, key, models, logs (default: .trilemma)")
+    parser.add_argument("--state", type=Path, default=Path(".trilemma"), metavar="DIR", help="configuration, key, models, logs")
     parser.add_argument("--port", type=int, default=8080, help="for a new configuration (default: 8080)")
     args = parser.parse_args(argv)
     state: Path = args.state

@@ -9,7 +9,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import httptools  # noqa: F401  (uvicorn falls back to a parser ten times slower without a word)
@@ -22,36 +22,47 @@ from gateway.config.schema import Server as Settings
 from gateway.http.server import Server, listening
 
 
+Tell = Callable[[str], None]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs until a signal. 0: ended by one; 1: could not listen; 2: the configuration has problems."""
+    """The command; its status is that of `run`."""
     parser = argparse.ArgumentParser(prog="trilemma serve", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, metavar="FILE")
     parser.add_argument("--state", type=Path, default=Path(".trilemma"), metavar="DIR", help="engines' models and logs")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     args = parser.parse_args(argv)
-    logging.basicConfig(level=args.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    return run(args.config, args.state, args.log_level)
+
+
+def run(config: Path, state: Path, log_level: str, when_ready: Tell | None = None) -> int:
+    """Serves until a signal. `when_ready` is told the gateway's URL once every model has a backend that answered.
+
+    0: ended by a signal; 1: could not listen or start; 2: the configuration has problems.
+    """
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("uvicorn").setLevel("WARNING")
     try:
-        loaded = load(args.config)
+        settings = load(config).config.server
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    settings = loaded.config.server
-    app = create_app(lambda: load(args.config), args.state)
+    app = create_app(lambda: load(config), state)
     try:
         sock = listening(settings)
     except OSError as error:
         print(f"trilemma: cannot listen on {settings.host}:{settings.port}: {error.strerror}", file=sys.stderr)
         return 1
     with sock:
-        host, port = sock.getsockname()[:2]
-        print(f"trilemma listens on http://{host}:{port}", file=sys.stderr, flush=True)
+        url = _url(sock)
+        print(f"trilemma listens on {url}", file=sys.stderr, flush=True)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_run(app, settings, sock))
-    return 0
+            started = runner.run(_serve(app, settings, sock, lambda: when_ready(url) if when_ready is not None else None))
+    return 0 if started else 1
 
 
-async def _run(app: App, settings: Settings, sock: socket.socket) -> None:
+async def _serve(app: App, settings: Settings, sock: socket.socket, when_ready: Callable[[], None]) -> bool:
+    """Whether it ever started; the log says why it did not."""
     if hasattr(signal, "SIGHUP"):
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, app.request_reload)
     server = Server(app, settings, app.drain)
@@ -59,4 +70,19 @@ async def _run(app: App, settings: Settings, sock: socket.socket) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)
-    await server.serve(sockets=[sock])
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(_when_ready(app, server, when_ready))
+        await server.serve(sockets=[sock])
+        waiting.cancel()
+    return server.started
+
+
+async def _when_ready(app: App, server: Server, tell: Callable[[], None]) -> None:
+    while not server.started or app.gateway.state.unanswered():
+        await asyncio.sleep(0.1)
+    tell()
+
+
+def _url(sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -37,8 +37,15 @@ class TimedOut(TransportError):
 class Upstream(Protocol):
     """An answer whose head has arrived; header names are in lower case. Close or release it exactly once, on every path."""
 
-    status: int
-    headers: Sequence[Header]
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        ...
+
+    @property
+    def headers(self) -> Sequence[Header]:
+        """In the order they came."""
+        ...
 
     async def read_some(self) -> bytes:
         """The next bytes of the body as they come; empty at its end. Raises TransportError."""
