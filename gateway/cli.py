@@ -24,7 +24,7 @@ COMMANDS: Final = MappingProxyType(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command; returns its exit status (2: there is no such command)."""
+    """Runs a command; returns its exit status (2: there is no such command; 130: Ctrl-C)."""
     args = list(sys.argv[1:] if argv is None else argv)
     if args and args[0] in ("-V", "--version"):
         print(f"trilemma {__version__}")
@@ -38,6 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name, (_, what) in COMMANDS.items():
             print(f"  {name:13} {what}", file=out)
         return 0 if asked in ("-h", "--help", "help") else 2
-    module = importlib.import_module(COMMANDS[args[0]][0])
-    status: int = module.main(args[1:])
+    try:
+        module = importlib.import_module(COMMANDS[args[0]][0])
+        status: int = module.main(args[1:])
+    except KeyboardInterrupt:
+        return 130
     return status

@@ -10,18 +10,12 @@ import argparse
 import json
 import os
 import sys
-import threading
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 
 from gateway import serve
 from gateway.access.cli import digest, new_key
-from gateway.config.load import load
-from gateway.config.problems import ConfigError
 from gateway.engines.packaged import NAMES, EngineError, model_path
 from gateway.engines.packaged import STRONG as STRONG_FILE
 from gateway.engines.packaged import WEAK as WEAK_FILE
@@ -68,16 +62,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         key = _prepare(state, args.port)
         for name in NAMES:  # before anything starts, so that a missing package is said plainly
             model_path(name, state)
-        settings = load(state / "trilemma.yaml").config.server
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 2
     except (EngineError, OSError) as error:
         print(f"trilemma: {error}", file=sys.stderr)
         return 1
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    threading.Thread(target=_announce, args=(f"http://{host}:{settings.port}", key), daemon=True).start()
-    return serve.main(["--config", str(state / "trilemma.yaml"), "--state", str(state), "--log-level", "warning"])
+    return serve.run(state / "trilemma.yaml", state, "warning", lambda url: print(_welcome(url, key), flush=True))
 
 
 def _prepare(state: Path, port: int) -> str:
@@ -104,13 +92,9 @@ def _prepare(state: Path, port: int) -> str:
     return key
 
 
-def _announce(url: str, key: str) -> None:
-    """Says how to use it, once every model answers."""
-    while not _ready(url):
-        time.sleep(0.1)
+def _welcome(url: str, key: str) -> str:
     body = json.dumps({"model": STRONG, "messages": [{"role": "user", "content": "What is the capital of France?"}], "max_tokens": 32})
-    print(
-        f"""
+    return f"""
 Trilemma is ready on {url}
 
   key     {key}
@@ -124,14 +108,4 @@ Trilemma is ready on {url}
   print(answer.choices[0].message.content)
 
 Ctrl-C ends it and everything it started.
-""",
-        flush=True,
-    )
-
-
-def _ready(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url + "/ready", timeout=5) as answer:  # noqa: S310 (our own address)
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
+"""

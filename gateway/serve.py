@@ -21,7 +21,6 @@ from gateway.config.problems import ConfigError
 from gateway.config.schema import Server as Settings
 from gateway.http.server import Server, listening
 
-
 Tell = Callable[[str], None]
 
 
@@ -35,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run(args.config, args.state, args.log_level)
 
 
-def run(config: Path, state: Path, log_level: str, when_ready: Tell | None = None) -> int:
+def run(config: Path, state: Path, log_level: str, when_ready: Tell = lambda _url: None) -> int:
     """Serves until a signal. `when_ready` is told the gateway's URL once every model has a backend that answered.
 
     0: ended by a signal; 1: could not listen or start; 2: the configuration has problems.
@@ -57,7 +56,7 @@ def run(config: Path, state: Path, log_level: str, when_ready: Tell | None = Non
         url = _url(sock)
         print(f"trilemma listens on {url}", file=sys.stderr, flush=True)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            started = runner.run(_serve(app, settings, sock, lambda: when_ready(url) if when_ready is not None else None))
+            started = runner.run(_serve(app, settings, sock, lambda: when_ready(url)))
     return 0 if started else 1
 
 
@@ -78,7 +77,7 @@ async def _serve(app: App, settings: Settings, sock: socket.socket, when_ready: 
 
 
 async def _when_ready(app: App, server: Server, tell: Callable[[], None]) -> None:
-    while not server.started or app.gateway.state.unanswered():
+    while not server.started or app.gateway.state.unanswered():  # noqa: ASYNC110 (probes change it, one by one)
         await asyncio.sleep(0.1)
     tell()
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import signal
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
 from gateway.mock import MockBackend
+from tests.support.engine import Started, up
 from tests.support.running import Running, config_for, running
 
 
@@ -37,3 +39,11 @@ async def client(gateway: Running) -> AsyncIterator[httpx.AsyncClient]:
     """A plain HTTP client of the gateway, with a key."""
     async with gateway.client() as http:
         yield http
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    """`trilemma up` over real engines, once for all tests; ended by SIGTERM, after which nothing of it may be left."""
+    with up(tmp_path_factory.mktemp("stack")) as started:
+        yield started
+        assert started.end(signal.SIGTERM) == 0

@@ -83,7 +83,7 @@ def nginx(site: Site, backend: int) -> Iterator[Server]:
     folder.mkdir()
     config = folder / "nginx.conf"
     config.write_text(nginx_config(folder, port, backend))
-    with _running("nginx", [program, "-p", str(folder), "-c", str(config), "-e", "stderr"], port, site) as server:
+    with _running("nginx", [program, "-p", str(folder), "-c", str(config)], port, site) as server:
         yield server
 
 

@@ -74,9 +74,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m gateway.engines.llama_server", description="llama.cpp's HTTP server."
-    )
+    parser = argparse.ArgumentParser(prog="python -m gateway.engines.llama_server", description="llama.cpp's HTTP server.")
     parser.add_argument("--model", required=True, help="a GGUF file, or the name of a packaged model")
     parser.add_argument("--state", type=Path, default=Path(".trilemma"), help="folder where a made model is kept")
     parser.add_argument("--port", type=int, required=True)

@@ -36,9 +36,7 @@ _HEALTH = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n
 class Limits:
     """Seconds, except `log_bytes`."""
 
-    start: Mapping[Kind, float] = field(
-        default_factory=lambda: {"llama-server": 300.0, "vllm": 1_800.0, "command": 300.0}
-    )
+    start: Mapping[Kind, float] = field(default_factory=lambda: {"llama-server": 300.0, "vllm": 1_800.0, "command": 300.0})
     grace: float = 10.0
     first_pause: float = 0.5
     longest_pause: float = 30.0
@@ -51,9 +49,7 @@ class Limits:
 class ManagedEngine:
     """Keeps one engine running as its spec says; `announce` is told of every change of its status."""
 
-    def __init__(
-        self, spec: EngineSpec, state: Path, announce: Callable[[EngineStatus], None], limits: Limits | None = None
-    ) -> None:
+    def __init__(self, spec: EngineSpec, state: Path, announce: Callable[[EngineStatus], None], limits: Limits | None = None) -> None:
         self.spec = spec
         self.log = log_path(spec.name, state)
         self._state = state

@@ -134,9 +134,7 @@ class OpenAIAdapter:
 
 def positive(*values: Any) -> int | None:
     """The first of `values` that is a positive integer."""
-    return next(
-        (value for value in values if isinstance(value, int) and not isinstance(value, bool) and value > 0), None
-    )
+    return next((value for value in values if isinstance(value, int) and not isinstance(value, bool) and value > 0), None)
 
 
 def ids(values: Any) -> list[int]:

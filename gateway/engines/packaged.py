@@ -45,9 +45,7 @@ def model_path(name_or_path: str, state: Path) -> Path:
     path = Path(name_or_path).expanduser()
     if path.is_file():
         return path.absolute()
-    raise EngineError(
-        f"there is no model file {name_or_path!r}; give the path of a GGUF file, or one of: {', '.join(NAMES)}"
-    )
+    raise EngineError(f"there is no model file {name_or_path!r}; give the path of a GGUF file, or one of: {', '.join(NAMES)}")
 
 
 def _packaged() -> Path:

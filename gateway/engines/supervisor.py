@@ -135,9 +135,7 @@ class Supervisor:
     thread. `on_change` is called with every new EngineStatus, on the event loop.
     """
 
-    def __init__(
-        self, state: Path, *, on_change: Callable[[EngineStatus], None] | None = None, grace_s: float = Limits.grace
-    ) -> None:
+    def __init__(self, state: Path, *, on_change: Callable[[EngineStatus], None] | None = None, grace_s: float = Limits.grace) -> None:
         self._state = state
         self._on_change = on_change
         self._grace = grace_s
@@ -153,9 +151,7 @@ class Supervisor:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._closing = True
         if self._keeper is None:
             return

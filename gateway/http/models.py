@@ -21,10 +21,10 @@ def card(state: State, name: str) -> dict[str, Any]:
     if not isinstance(route, RealModel):
         return base
     found = [backend.cards[own] for backend in route.backends if (own := backend.models[route.public]) in backend.cards]
-    lengths = [length for each in found if isinstance(length := each.get("max_model_len"), int)]
+    lengths = [each.max_model_len for each in found if each.max_model_len is not None]
     if route.context is not None:
         lengths.append(route.context)
-    merged = base | (found[0] if found else {}) | {"id": name, "object": "model"}
+    merged = base | (found[0].raw if found else {}) | {"id": name, "object": "model"}
     if lengths:
         merged["max_model_len"] = min(lengths)
     return merged

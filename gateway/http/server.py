@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -55,12 +56,17 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handles signals, unless the process has other plans for them."""
+        """Handles signals, unless the process has other plans for them. uvicorn's own would raise them again at the end: Ctrl-C would
+        leave a traceback, and SIGTERM no exit status."""
         if not self._signals:
             yield
             return
-        with super().capture_signals():
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
             yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def listening(settings: Settings) -> socket.socket:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from gateway.config.schema import Backend as Spec
 from gateway.config.schema import Timeouts
+from gateway.engines.base import Adapter, ModelInfo
+from gateway.engines.registry import adapter
 
 
 @dataclass(slots=True, eq=False)
@@ -15,7 +17,7 @@ class Backend:
 
     name: str
     url: str
-    engine: str
+    adapter: Adapter
     models: Mapping[str, str]
     weight: float
     timeouts: Timeouts
@@ -24,7 +26,7 @@ class Backend:
     authorization: bytes | None = field(repr=False, default=None)
     in_flight: int = 0
     answered: bool = False
-    cards: dict[str, dict[str, object]] = field(default_factory=dict)
+    cards: dict[str, ModelInfo] = field(default_factory=dict)
 
     @property
     def load(self) -> float:
@@ -38,7 +40,7 @@ def backend(name: str, spec: Spec, url: str) -> Backend:
     return Backend(
         name=name,
         url=url.rstrip("/").removesuffix("/v1"),
-        engine=spec.engine_name,
+        adapter=adapter(spec.engine_name),
         models=spec.models,
         weight=spec.weight,
         timeouts=spec.timeouts,

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
+from gateway.engines.base import UnexpectedAnswerError
 from gateway.pool.backend import Backend
 from gateway.pool.transport import Transport, TransportError
 from gateway.wire.request import json_object
@@ -35,9 +36,12 @@ async def probe(transport: Transport, backend: Backend) -> bool:
                 upstream.close()
     except (TransportError, TimeoutError):
         return False
-    listed = (json_object(body) or {}).get("data") if upstream.status == 200 else None
-    if isinstance(listed, list):
-        backend.cards = {str(card["id"]): card for card in listed if isinstance(card, dict) and "id" in card}
+    answer = json_object(body) if upstream.status == 200 else None
+    if answer is not None:
+        try:
+            backend.cards = {model.id: model for model in backend.adapter.models(answer)}
+        except UnexpectedAnswerError as error:
+            log.warning("backend %s: %s", backend.name, error)
     return upstream.status == 200 or upstream.status in (401, 403, 404, 405)
 
 

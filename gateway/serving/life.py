@@ -12,12 +12,13 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import parse_qs
 
 from gateway.access.keys import authenticated, require
 from gateway.pool.transport import Transport
 from gateway.serving.call import Answer, Call, Receipt
+from gateway.serving.idempotency import Idempotency
 from gateway.serving.ids import DecisionIds, request_id
 from gateway.serving.options import Options, options
 from gateway.serving.patience import Patience
@@ -34,8 +35,8 @@ log = logging.getLogger("trilemma")
 COMPLETIONS = frozenset(("/v1/chat/completions", "/v1/completions"))
 _OPENAI = COMPLETIONS | {"/v1/embeddings"}
 _RELAYED = re.compile(r"/v1(?:/[A-Za-z0-9_][A-Za-z0-9_.:~-]*)+\Z")
-# Engines' own administration, and what is the gateway's own to answer.
-_NEVER_RELAYED = re.compile(r"/v1/(?:load_lora_adapter|unload_lora_adapter|files|batches|models|route|decisions|feedback)\b")
+# What is the gateway's own to answer.
+_OWN = re.compile(r"/v1/(?:files|batches|models|route|decisions|feedback)(?:/|\Z)")
 _STAINLESS_SECONDS = re.compile(rb"[0-9]{1,6}(?:\.[0-9]{1,6})?\Z")
 
 
@@ -48,6 +49,7 @@ class Gateway:
     ids: DecisionIds
     settled: Callable[[Receipt], None]
     draining: bool = False
+    idempotency: Idempotency = field(default_factory=Idempotency)
 
 
 def open_receipt(gateway: Gateway, call: Call) -> Receipt:
@@ -63,12 +65,19 @@ def admit(gateway: Gateway, call: Call, receipt: Receipt) -> None:
     require(receipt.principal, "inference", call.headers)
     if gateway.draining:
         raise ApiError(503, "gateway_draining", "The gateway is shutting down.", headers=retry_after(5.0))
-    if not _RELAYED.match(call.path) or _NEVER_RELAYED.match(call.path):
+    if not _RELAYED.match(call.path) or _OWN.match(call.path):
         raise ApiError(404, "caller_not_found", "There is no such endpoint.")
 
 
 async def serve(gateway: Gateway, call: Call, receipt: Receipt, body: bytes) -> Answer:
     """Serves an admitted call. Raises ApiError; cancelling it closes all it opened."""
+    key = wire_headers.first(call.headers, b"idempotency-key")
+    if key is None or receipt.principal is None:
+        return await _run(gateway, call, receipt, body)
+    return await gateway.idempotency.once(receipt.principal.key, key, (call.path, body), lambda: _run(gateway, call, receipt, body))
+
+
+async def _run(gateway: Gateway, call: Call, receipt: Receipt, body: bytes) -> Answer:
     state = gateway.state
     fields, form = _read(state, call, body)
     asked = options(bytes(fields.trilemma), call.headers)

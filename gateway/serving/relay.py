@@ -56,6 +56,8 @@ class Errand(msgspec.Struct, frozen=True):
 async def relay(transport: Transport, model: RealModel, errand: Errand, receipt: Receipt, patience: Patience, settle: Settle) -> Answer:
     """Sends the request to one replica. Raises ApiError. Unless a stream is returned, nothing is left open."""
     backend = least_loaded(model.backends)
+    if not errand.openai and backend.adapter.is_forbidden(errand.call.path):
+        raise ApiError(404, "caller_not_found", "There is no such endpoint.")
     receipt.served_model = model.public
     receipt.backend = backend.name
     receipt.rates = model.rates

@@ -23,6 +23,7 @@ Code = Literal[
     "caller_body_too_large",
     "caller_forbidden_model",
     "caller_forbidden_scope",
+    "caller_idempotency_conflict",
     "caller_invalid_json",
     "caller_invalid_value",
     "caller_method_not_allowed",

@@ -20,7 +20,7 @@ class StreamRelay:
     without a finish reason is a truncation.
     """
 
-    __slots__ = ("_last", "_needs_done", "_previous", "_splitter", "_strip", "done", "events", "failed", "usage")
+    __slots__ = ("_final", "_last", "_needs_done", "_previous", "_splitter", "_strip", "done", "events", "failed", "usage")
 
     def __init__(self, *, strip_usage: bool, needs_done: bool) -> None:
         self._splitter: EventSplitter | None = None
@@ -32,6 +32,7 @@ class StreamRelay:
         self.failed = False
         self.events = 0
         self.usage: Usage | None = None
+        self._final: Usage | None = None
 
     def feed(self, data: bytes) -> bytes:
         """What may go to the client now. Raises `sse.EventTooLarge`."""
@@ -81,7 +82,20 @@ class StreamRelay:
         if answer is None:
             return True
         self.failed = self.failed or answer.is_error
-        if answer.usage is not None:
+        if answer.usage is None:
+            return True
+        if not answer.no_choices:  # counts so far
             self.usage = answer.usage
-            return not (self._strip and answer.no_choices)
-        return True
+            return True
+        # Some engines send one such event for each of `n` choices: the prompt is the same, the answers add up.
+        before = self._final
+        self._final = self.usage = (
+            answer.usage
+            if before is None
+            else Usage(
+                prompt=max(before.prompt, answer.usage.prompt),
+                cached=max(before.cached, answer.usage.cached),
+                completion=before.completion + answer.usage.completion,
+            )
+        )
+        return not self._strip

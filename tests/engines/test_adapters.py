@@ -325,6 +325,11 @@ class TestScoring:
         assert send.calls == [Call("/v1/completions", recorded), Call("/v1/completions", end_request)]
         assert scores == [None, None, None, None, None, -0.9682108759880066, -18.198543548583984]
 
+    def test_llamacpp_is_asked_for_every_token_but_the_first(self) -> None:
+        calls = next(LLAMACPP.score("smollm2-135m", SCORED))
+        asked = [(call.body["prompt"], call.body["logit_bias"]) for call in calls]
+        assert asked == [(SCORED[:i], [[SCORED[i], 1000.0]]) for i in (1, 2, 3, 4, 5)]
+
     async def test_llamacpp_does_not_report_a_token_that_ends_within_a_character_so_it_is_looked_up(self) -> None:
         forced, _, silent = sample("llamacpp", "score_part_of_character")
         listed, _, listing = sample("llamacpp", "score_listed")

@@ -47,7 +47,7 @@ async def backends(request: Request) -> dict[str, Any]:
         "data": [
             {
                 "name": backend.name,
-                "engine": backend.engine,
+                "engine": backend.adapter.name,
                 "url": backend.url,
                 "models": dict(backend.models),
                 "in_flight": backend.in_flight,

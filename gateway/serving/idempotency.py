@@ -1,0 +1,88 @@
+"""`Idempotency-Key`: a caller that repeats a request, not knowing whether it was served, gets the first answer again.
+
+Kept per caller, in this process's memory, for whole answers below status 500 (streams are not kept: repeating one runs it again). The same key
+with another request is refused. Bounded by entries, bytes and age; the oldest goes first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from gateway.serving.call import Answer
+from gateway.wire.errors import ApiError
+
+MAX_KEY = 255
+
+
+@dataclass(slots=True)
+class _Entry:
+    digest: bytes
+    expires: float
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    answer: Answer | None = None
+
+
+class Idempotency:
+    """Answers by (caller, key). ttl_s: seconds an answer is kept."""
+
+    def __init__(self, *, entries: int = 4_096, max_bytes: int = 64 << 20, ttl_s: float = 600.0) -> None:
+        self._entries: OrderedDict[tuple[str, bytes], _Entry] = OrderedDict()
+        self._max_entries = entries
+        self._max_bytes = max_bytes
+        self._ttl_s = ttl_s
+        self._bytes = 0
+
+    async def once(self, caller: str, key: bytes, request: tuple[str, bytes], run: Callable[[], Awaitable[Answer]]) -> Answer:
+        """The kept answer, or what `run` gives. request: path and body, which must be the same each time.
+
+        A repeat that comes while the first still runs waits for it; if the first fails or is cancelled, it runs itself. Raises ApiError.
+        """
+        if not 0 < len(key) <= MAX_KEY:
+            raise ApiError(400, "caller_invalid_value", f"`Idempotency-Key` must hold 1 to {MAX_KEY} characters.")
+        digest = hashlib.sha256(request[0].encode() + b"\0" + request[1]).digest()
+        slot = (caller, key)
+        now = asyncio.get_running_loop().time()
+        while (entry := self._entries.get(slot)) is not None and entry.expires > now:
+            if entry.digest != digest:
+                raise ApiError(409, "caller_idempotency_conflict", "This Idempotency-Key was used with another request.")
+            if entry.ended.is_set():
+                break
+            await entry.ended.wait()
+        if entry is not None and entry.expires > now and entry.answer is not None:
+            kept = entry.answer
+            return Answer(kept.status, [*kept.headers, (b"x-trilemma-replayed", b"true")], kept.body)
+        return await self._first(slot, _Entry(digest, now + self._ttl_s), run)
+
+    async def _first(self, slot: tuple[str, bytes], entry: _Entry, run: Callable[[], Awaitable[Answer]]) -> Answer:
+        self._forget(slot)
+        self._entries[slot] = entry
+        try:
+            answer = await run()
+            if answer.stream is None and answer.status < 500 and answer.status not in (408, 429):
+                # A copy: the lane adds to an answer's headers as it sends it.
+                entry.answer = Answer(answer.status, list(answer.headers), answer.body)
+                self._bytes += len(answer.body)
+            return answer
+        finally:
+            entry.ended.set()
+            if entry.answer is None and self._entries.get(slot) is entry:
+                self._forget(slot)
+            self._trim()
+
+    def _trim(self) -> None:
+        now = asyncio.get_running_loop().time()
+        while self._entries:
+            slot, oldest = next(iter(self._entries.items()))
+            if oldest.ended.is_set() and (oldest.expires <= now or len(self._entries) > self._max_entries or self._bytes > self._max_bytes):
+                self._forget(slot)
+            else:
+                return
+
+    def _forget(self, slot: tuple[str, bytes]) -> None:
+        entry = self._entries.pop(slot, None)
+        if entry is not None and entry.answer is not None:
+            self._bytes -= len(entry.answer.body)
