@@ -8,7 +8,7 @@ HF_MODEL := .trilemma/models/hf-smollm2
 
 # The quick start: embedded engines and the gateway, in the foreground.
 up: .venv/.up
-	@exec $(BIN)/trilemma up
+	@exec $(BIN)/trilemma up $(if $(PORT),--port $(PORT))
 
 install: .venv/.all
 
@@ -48,8 +48,8 @@ lint: .venv/.all
 
 # nginx stands beside the gateway in the overhead suite; without it its figures are null, with the reason.
 bench: .venv/.all
-	@command -v nginx >/dev/null || test -x /usr/sbin/nginx || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get install -y -qq nginx-light >/dev/null; } || echo "nginx is not installed: its figures will be missing" >&2
-	$(BIN)/trilemma bench overhead
+	@deploy/bench/nginx.sh
+	$(BIN)/trilemma bench overhead --out out/bench
 
 clean:
 	rm -rf .venv .venv-vllm .trilemma

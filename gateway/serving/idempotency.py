@@ -1,7 +1,7 @@
 """`Idempotency-Key`: a caller that repeats a request, not knowing whether it was served, gets the first answer again.
 
-Kept per caller, in this process's memory, for whole answers below status 500 (streams are not kept: repeating one runs it again). The same key
-with another request is refused. Bounded by entries, bytes and age; the oldest goes first.
+Kept per caller, in this process's memory, for whole answers below status 500; a stream is not kept, so repeating one runs it again. The
+same key with another request is refused. Bounded by entries, bytes and age; the oldest goes first.
 """
 
 from __future__ import annotations

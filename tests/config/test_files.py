@@ -44,3 +44,15 @@ def test_a_stamp_tells_a_replaced_file_of_equal_size_and_time(tmp_path: Path) ->
     assert stamp(file) != before
     file.unlink()
     assert stamp(file) is None
+
+
+def test_a_stamp_tells_a_link_that_was_pointed_elsewhere(tmp_path: Path) -> None:
+    """Even where the other file shows the same inode and times, as a reused inode may."""
+    (tmp_path / "old").write_text("x")
+    (tmp_path / "new").hardlink_to(tmp_path / "old")
+    link = tmp_path / "link"
+    link.symlink_to("old")
+    before = stamp(link)
+    link.unlink()
+    link.symlink_to("new")
+    assert stamp(link) != before

@@ -165,19 +165,21 @@ def test_names_that_differ_get_logs_that_differ_inside_the_folder(tmp_path: Path
 
 
 async def test_health_is_only_an_answer_of_200() -> None:
+    reply = b""
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(said)
+        writer.write(reply)
         writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server:
-        for said, expected in [
+        for reply, expected in [
             (b"HTTP/1.1 200 OK\r\n\r\n", True),
             (b"HTTP/1.1 503 Service Unavailable\r\n\r\n", False),
             (b"", False),
             (b"x" * 100_000, False),
         ]:
-            assert await healthy(port) is expected, said[:40]
+            assert await healthy(port) is expected, reply[:40]
     assert not await healthy(port)

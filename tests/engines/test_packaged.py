@@ -59,7 +59,7 @@ def test_each_block_keeps_its_ends_and_has_at_most_ten_values(state: Path, tenso
         raw = np.fromfile(model_path(name, state), np.uint8, size, offset=offset).reshape(-1, 20)
         scale, least = raw[:, :4].copy().view(np.float16).astype(np.float32).T
         numbers = np.concatenate([raw[:, 4:] & 15, raw[:, 4:] >> 4], axis=1)
-        return numbers * scale[:, None] + least[:, None]
+        return np.asarray(numbers * scale[:, None] + least[:, None])
 
     strong, weak = blocks("smollm2"), blocks("smollm2-weak")
     span = strong.max(axis=1) - strong.min(axis=1)

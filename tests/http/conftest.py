@@ -1,13 +1,88 @@
-"""Real sockets under the loop that the product runs on."""
+"""One gateway per module, over one mock, on real sockets, under the loop that the product runs on."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
 
+import httpx
+import pytest
+import pytest_asyncio
 import uvloop
+
+from gateway.mock import Behaviour, MockBackend
+from tests.support.asking import CHAT, Pair
+from tests.support.running import Running, config_for, running
+
+Both = Callable[..., Awaitable[Pair]]
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """uvloop hears clients leave, and pauses slow ones, in its own way: what holds must hold there."""
     return {"uvloop": uvloop.new_event_loop}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test here runs in its module's loop, where the gateway lives."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[MockBackend, Running]]:
+    """A mock that serves `mock-model`, and a gateway over it: `mock-model`, its alias `alias` and the virtual model `auto`."""
+    async with MockBackend(["mock-model"]) as mock:
+        config = config_for(
+            {"mock": {"url": mock.url, "engine": "vllm", "models": {"mock-model": "mock-model"}, "key": "sk-backend"}},
+            models={"mock-model": {"aliases": ["alias"], "price": {"input": 1.0, "cached_input": 0.1, "output": 2.0}}},
+            virtual_models={"auto": {"policy": "fixed", "plans": {"a": {"model": "mock-model"}}}},
+            server={"max_body_bytes": 100_000},
+        )
+        async with running(config, tmp_path_factory.mktemp("state")) as run:
+            yield mock, run
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def gateway(shared: tuple[MockBackend, Running]) -> AsyncIterator[Running]:
+    """The gateway. Whatever a test does, nothing of it may be left at work, here or at the backend."""
+    mock, run = shared
+    mock.reset()
+    mock.script(default=Behaviour())
+    run.settled.clear()
+    yield run
+    await mock.wait_for(lambda m: m.in_flight == 0)
+    assert run.in_flight() == 0
+
+
+@pytest.fixture
+def mock(shared: tuple[MockBackend, Running], gateway: Running) -> MockBackend:
+    """The mock, its records empty."""
+    return shared[0]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(shared: tuple[MockBackend, Running]) -> AsyncIterator[httpx.AsyncClient]:
+    """A plain HTTP client of the gateway, with a key."""
+    async with shared[1].client() as http:
+        yield http
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def direct(shared: tuple[MockBackend, Running]) -> AsyncIterator[httpx.AsyncClient]:
+    """A plain HTTP client of the mock itself."""
+    async with httpx.AsyncClient(base_url=shared[0].url, timeout=30) as http:
+        yield http
+
+
+@pytest.fixture
+def both(mock: MockBackend, client: httpx.AsyncClient, direct: httpx.AsyncClient) -> Both:
+    """Puts one question to the mock (`plain`, where that differs) and to the gateway; both are answered by one behaviour."""
+
+    async def ask(behaviour: Behaviour, body: Mapping[str, Any], path: str = CHAT, plain: Mapping[str, Any] | None = None) -> Pair:
+        mock.script(behaviour, behaviour)
+        return Pair(await direct.post(path, json=plain or body), await client.post(path, json=body))
+
+    return ask

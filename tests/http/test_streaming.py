@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 from typing import Any
@@ -10,7 +11,8 @@ import httpx
 import pytest
 
 from gateway.mock import Behaviour, MockBackend, Say, ToolCall
-from tests.support.asking import ALWAYS, CHAT, MESSAGES, ask_both, chunks, data, question
+from tests.http.conftest import Both
+from tests.support.asking import ALWAYS, CHAT, MESSAGES, chunks, data, question
 from tests.support.running import Running
 
 ASK = question(stream=True)
@@ -27,8 +29,10 @@ def event(index: int = 0, finish: str | None = None, **delta: Any) -> str:
 ROLE = event(role="assistant", content="")
 FINISH = event(finish="stop")
 ODD = '{ "id" :"chatcmpl-1","zz_future":[1,{"k":null}] ,"choices":[{"index":0,"delta":{"content":"é漢🙂 e\u0301"},"finish_reason":null}]}'
-EVENTS = (ROLE, ODD, event(content="\u2028 not a line end \x85"), event(content="\\n{\"data\": 1}"), FINISH)
-USAGE = '{"id":"chatcmpl-1","object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":9,"total_tokens":12,"completion_tokens":3}}'
+EVENTS = (ROLE, ODD, event(content="\u2028 not a line end \x85"), event(content='\\n{"data": 1}'), FINISH)
+USAGE = (
+    '{"id":"chatcmpl-1","object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":9,"total_tokens":12,"completion_tokens":3}}'
+)
 NO_CHOICE = '{"id":"chatcmpl-1","object":"chat.completion.chunk","choices":[],"prompt_filter_results":[]}'
 
 
@@ -39,28 +43,26 @@ def sse(*events: str) -> bytes:
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("split", [None, "event", "all", 1, 7])
 @pytest.mark.parametrize("comments", [False, True])
-async def test_the_split_and_the_line_ends_change_nothing(
-    mock: MockBackend, client: httpx.AsyncClient, split: Any, line_end: Any, comments: bool
-) -> None:
+async def test_the_split_and_the_line_ends_change_nothing(both: Both, split: Any, line_end: Any, comments: bool) -> None:
     """Characters, lines and events may be cut anywhere, several events may come in one read, comments stay comments."""
     shape = Behaviour(events=EVENTS, split=split, line_end=line_end, comments=comments)
-    pair = await ask_both(mock, client, shape, ASK)
+    pair = await both(shape, ASK)
     assert pair.relayed.content == pair.direct.content
     assert data(pair.relayed.content) == [each.encode() for each in (*EVENTS, "[DONE]")]
 
 
 @pytest.mark.parametrize("split", [None, 1])
-async def test_an_event_in_two_data_lines(mock: MockBackend, client: httpx.AsyncClient, split: Any) -> None:
+async def test_an_event_in_two_data_lines(both: Both, split: Any) -> None:
     """Usage, finish reason and end are found all the same: nothing is missed, nothing invented."""
-    pair = await ask_both(mock, client, Behaviour(events=(*EVENTS, USAGE), multi_line_data=True, split=split), ASK_USAGE)
+    pair = await both(Behaviour(events=(*EVENTS, USAGE), multi_line_data=True, split=split), ASK_USAGE)
     assert pair.relayed.content == pair.direct.content
     assert [json.loads(each) for each in data(pair.relayed.content)[:-1]] == [json.loads(each) for each in (*EVENTS, USAGE)]
 
 
 @pytest.mark.parametrize("framing", ["chunked", "close"])
 @pytest.mark.parametrize("coding", ["gzip", "deflate", None])
-async def test_framing_and_coding_of_the_hop_stay_behind(mock: MockBackend, client: httpx.AsyncClient, framing: Any, coding: Any) -> None:
-    pair = await ask_both(mock, client, Behaviour(events=EVENTS, framing=framing, content_encoding=coding), ASK)
+async def test_framing_and_coding_of_the_hop_stay_behind(both: Both, framing: Any, coding: Any) -> None:
+    pair = await both(Behaviour(events=EVENTS, framing=framing, content_encoding=coding), ASK)
     assert pair.relayed.content == pair.direct.content == sse(*EVENTS, "[DONE]")
     assert "content-encoding" not in pair.relayed.headers
 
@@ -72,17 +74,17 @@ async def test_bytes_that_are_not_utf8_are_not_touched(mock: MockBackend, client
     assert (await client.post(CHAT, json=ASK)).content == stream
 
 
-async def test_a_large_event_passes(mock: MockBackend, client: httpx.AsyncClient) -> None:
-    pair = await ask_both(mock, client, Behaviour(events=(ROLE, event(content="x" * 3_000_000), FINISH), split=65_536), ASK)
+async def test_a_large_event_passes(both: Both) -> None:
+    pair = await both(Behaviour(events=(ROLE, event(content="x" * 3_000_000), FINISH), split=65_536), ASK)
     assert pair.relayed.content == pair.direct.content
 
 
 # -- usage
 
 
-async def test_usage_that_was_asked_for_comes_last_and_intact(mock: MockBackend, client: httpx.AsyncClient) -> None:
+async def test_usage_that_was_asked_for_comes_last_and_intact(both: Both) -> None:
     """A chunk without choices is no fault, at the end or in the middle."""
-    pair = await ask_both(mock, client, Behaviour(events=(ROLE, NO_CHOICE, ODD, FINISH, USAGE)), ASK_USAGE)
+    pair = await both(Behaviour(events=(ROLE, NO_CHOICE, ODD, FINISH, USAGE)), ASK_USAGE)
     assert pair.relayed.content == pair.direct.content
     assert data(pair.relayed.content)[-2:] == [USAGE.encode(), b"[DONE]"]
 
@@ -105,9 +107,9 @@ async def test_usage_that_was_not_asked_for_is_known_and_not_shown(
 
 
 @pytest.mark.parametrize("usage", ["null", "empty", "partial", "in_every_chunk", "openai", "none"])
-async def test_odd_usage_in_chunks_is_left_as_it_is(mock: MockBackend, client: httpx.AsyncClient, usage: Any) -> None:
+async def test_odd_usage_in_chunks_is_left_as_it_is(both: Both, usage: Any) -> None:
     """`usage` null, empty, partial or in every chunk: only the summary after the answer is dropped."""
-    pair = await ask_both(mock, client, Behaviour(tokens=("a", "b"), usage=usage), ASK, direct=ASK_USAGE)
+    pair = await both(Behaviour(tokens=("a", "b"), usage=usage), ASK, plain=ASK_USAGE)
     told = [each | {"id": "", "created": 0} for each in chunks(pair.direct.content) if each["choices"]]
     assert [each | {"id": "", "created": 0} for each in chunks(pair.relayed.content)] == told
     assert data(pair.relayed.content)[-1] == b"[DONE]"
@@ -164,15 +166,15 @@ RELAYED_AS_TOLD = {
 
 
 @pytest.mark.parametrize("events", RELAYED_AS_TOLD.values(), ids=RELAYED_AS_TOLD.keys())
-async def test_the_relay_judges_nothing(mock: MockBackend, client: httpx.AsyncClient, events: tuple[str, ...]) -> None:
-    pair = await ask_both(mock, client, Behaviour(events=events), ASK)
+async def test_the_relay_judges_nothing(both: Both, events: tuple[str, ...]) -> None:
+    pair = await both(Behaviour(events=events), ASK)
     assert pair.relayed.content == pair.direct.content == sse(*events, "[DONE]")
 
 
-async def test_logprobs_of_chats(mock: MockBackend, client: httpx.AsyncClient) -> None:
+async def test_logprobs_of_chats(both: Both) -> None:
     """Streamed with alternatives and cut by length: every chunk passes, with its finish reason."""
     body = question(stream=True, logprobs=True, top_logprobs=2, max_tokens=2)
-    pair = await ask_both(mock, client, Behaviour(), body, direct=body | {"stream_options": {"include_usage": True}})
+    pair = await both(Behaviour(), body, plain=body | {"stream_options": {"include_usage": True}})
     relayed, direct = ([part for each in chunks(r.content) for part in each["choices"]] for r in (pair.relayed, pair.direct))
     assert relayed == direct
     assert relayed[-1]["finish_reason"] == "length"
@@ -180,13 +182,11 @@ async def test_logprobs_of_chats(mock: MockBackend, client: httpx.AsyncClient) -
     assert [(entry["token"], len(entry["top_logprobs"])) for entry in scored] == [("tok0", 2), (" tok1", 2)]
 
 
-async def test_logprobs_without_alternatives_and_of_completions(mock: MockBackend, client: httpx.AsyncClient) -> None:
+async def test_logprobs_without_alternatives_and_of_completions(both: Both) -> None:
     """The two schemas are not mixed up: lists of entries on chats, parallel arrays on completions, null where there are none."""
-    chat = await ask_both(mock, client, Behaviour(), question(logprobs=True, max_tokens=1))
-    legacy = await ask_both(
-        mock, client, Behaviour(), {"model": "mock-model", "prompt": "a", "logprobs": 1, "max_tokens": 1}, "/v1/completions"
-    )
-    none = await ask_both(mock, client, Behaviour(), question(logprobs=None, max_tokens=1))
+    chat = await both(Behaviour(), question(logprobs=True, max_tokens=1))
+    legacy = await both(Behaviour(), {"model": "mock-model", "prompt": "a", "logprobs": 1, "max_tokens": 1}, "/v1/completions")
+    none = await both(Behaviour(), question(logprobs=None, max_tokens=1))
     for pair in (chat, legacy, none):
         assert pair.relayed.json()["choices"] == pair.direct.json()["choices"]
     assert chat.relayed.json()["choices"][0]["logprobs"]["content"][0]["token"] == "tok0"
@@ -253,10 +253,13 @@ async def test_a_backend_that_does_not_stream(mock: MockBackend, client: httpx.A
 
 
 async def test_many_streams_at_once_do_not_mix(mock: MockBackend, client: httpx.AsyncClient) -> None:
-    import asyncio
-
     async def one(number: int) -> str:
-        body = {"model": "mock-model", "messages": [*MESSAGES, {"role": "user", "content": str(number)}], "stream": True, "max_tokens": number}
+        body = {
+            "model": "mock-model",
+            "messages": [*MESSAGES, {"role": "user", "content": str(number)}],
+            "stream": True,
+            "max_tokens": number,
+        }
         seen = chunks((await client.post(CHAT, json=body)).content)
         return "".join(each["choices"][0]["delta"].get("content") or "" for each in seen)
 

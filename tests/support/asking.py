@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
-
-from gateway.mock import Behaviour, MockBackend
-from gateway.wire.sse import events_data
 
 CHAT = "/v1/chat/completions"
 MESSAGES = [{"role": "user", "content": "hi"}]
@@ -39,25 +36,18 @@ class Pair:
     relayed: httpx.Response
 
 
-async def ask_both(
-    mock: MockBackend,
-    client: httpx.AsyncClient,
-    behaviour: Behaviour,
-    body: Mapping[str, Any],
-    path: str = CHAT,
-    *,
-    direct: Mapping[str, Any] | None = None,
-) -> Pair:
-    """Puts `body` to the mock (`direct`, where it differs) and to the gateway; both are answered by `behaviour`."""
-    mock.script(behaviour, behaviour)
-    async with httpx.AsyncClient(timeout=30) as plain:
-        first = await plain.post(mock.url + path, json=direct or body)
-    return Pair(first, await client.post(path, json=body))
-
-
 def data(stream: bytes) -> list[bytes]:
-    """The data of every event."""
-    return list(events_data(stream))
+    """The data of every event, by the standard's own words: lines, fields, and an empty line that dispatches."""
+    found: list[bytes] = []
+    lines: list[bytes] = []
+    for line in re.split(rb"\r\n|\n|\r", stream):
+        if line == b"" and lines:
+            found.append(b"\n".join(lines))
+            lines = []
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            lines.append(value.removeprefix(b" "))
+    return found
 
 
 def chunks(stream: bytes) -> list[dict[str, Any]]:
