@@ -1,6 +1,6 @@
 """The application: everything is built from a configuration, here, and handed on.
 
-app = create_app(lambda: load(path), state_dir)      any ASGI server, with lifespan
+app = create_app(lambda: load_checked(path), state_dir)      any ASGI server, with lifespan
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal
 from fastapi import FastAPI
 
 from gateway import __version__
-from gateway.config.load import Loaded, load
+from gateway.config.load import Loaded, load_checked
 from gateway.config.watch import watch
 from gateway.engines.spec import specs
 from gateway.engines.supervisor import Supervisor
@@ -50,7 +50,7 @@ def create_app(read: Read, state_dir: Path, settled: Settled = unrecorded) -> Ap
 def from_environment() -> App:
     """The factory for ASGI servers: TRILEMMA_CONFIG names the file, TRILEMMA_STATE the folder (default `.trilemma`)."""
     path = Path(os.environ["TRILEMMA_CONFIG"])
-    return create_app(lambda: load(path), Path(os.environ.get("TRILEMMA_STATE", ".trilemma")))
+    return create_app(lambda: load_checked(path), Path(os.environ.get("TRILEMMA_STATE", ".trilemma")))
 
 
 class App:

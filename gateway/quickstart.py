@@ -93,7 +93,9 @@ def _prepare(state: Path, port: int) -> str:
 
 
 def _welcome(url: str, key: str) -> str:
-    body = json.dumps({"model": STRONG, "messages": [{"role": "user", "content": "What is the capital of France?"}], "max_tokens": 32})
+    body = json.dumps(
+        {"model": STRONG, "messages": [{"role": "user", "content": "What is the capital of Japan?"}], "max_tokens": 32, "temperature": 0}
+    )
     return f"""
 Trilemma is ready on {url}
 
@@ -104,7 +106,7 @@ Trilemma is ready on {url}
 
   from openai import OpenAI
   client = OpenAI(base_url="{url}/v1", api_key="{key}")
-  answer = client.chat.completions.create(model="auto", messages=[{{"role": "user", "content": "What is the capital of France?"}}])
+  answer = client.chat.completions.create(model="auto", messages=[{{"role": "user", "content": "What is the capital of Japan?"}}])
   print(answer.choices[0].message.content)
 
 Ctrl-C ends it and everything it started.

@@ -16,7 +16,7 @@ import httptools  # noqa: F401  (uvicorn falls back to a parser ten times slower
 import uvloop
 
 from gateway.app import App, create_app
-from gateway.config.load import load
+from gateway.config.load import load_checked
 from gateway.config.problems import ConfigError
 from gateway.config.schema import Server as Settings
 from gateway.http.server import Server, listening
@@ -42,11 +42,11 @@ def run(config: Path, state: Path, log_level: str, when_ready: Tell = lambda _ur
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("uvicorn").setLevel("WARNING")
     try:
-        settings = load(config).config.server
+        settings = load_checked(config).config.server
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    app = create_app(lambda: load(config), state)
+    app = create_app(lambda: load_checked(config), state)
     try:
         sock = listening(settings)
     except OSError as error:

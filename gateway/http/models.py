@@ -15,11 +15,12 @@ def cards(state: State, principal: Principal) -> list[dict[str, Any]]:
 
 
 def card(state: State, name: str) -> dict[str, Any]:
-    """One model's card: OpenAI's four fields, and whatever else the backends say; the smallest context of its replicas."""
+    """One model's card: OpenAI's four fields, whatever else the backends say, the smallest context of its replicas, and under `trilemma`
+    what the configuration says."""
     route = state.names[name]
     base: dict[str, Any] = {"id": name, "object": "model", "created": 0, "owned_by": "trilemma"}
     if not isinstance(route, RealModel):
-        return base
+        return base | {"trilemma": {"policy": route.policy.name, "plans": [plan.name for plan in route.plans]}}
     found = [backend.cards[own] for backend in route.backends if (own := backend.models[route.public]) in backend.cards]
     lengths = [each.max_model_len for each in found if each.max_model_len is not None]
     if route.context is not None:
@@ -27,6 +28,9 @@ def card(state: State, name: str) -> dict[str, Any]:
     merged = base | (found[0].raw if found else {}) | {"id": name, "object": "model"}
     if lengths:
         merged["max_model_len"] = min(lengths)
+    known = state.config.models.get(route.public)
+    if known is not None:
+        merged["trilemma"] = {"capabilities": known.capabilities, "price": known.price.model_dump()}
     return merged
 
 

@@ -82,11 +82,11 @@ class StreamRelay:
         if answer is None:
             return True
         self.failed = self.failed or answer.is_error
+        if not answer.is_summary:
+            self.usage = answer.usage or self.usage  # counts so far
+            return True
         if answer.usage is None:
-            return True
-        if not answer.no_choices:  # counts so far
-            self.usage = answer.usage
-            return True
+            return not self._strip
         # Some engines send one such event for each of `n` choices: the prompt is the same, the answers add up.
         before = self._final
         self._final = self.usage = (

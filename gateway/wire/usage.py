@@ -50,7 +50,8 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
 
     usage: Usage | None = None
     is_error: bool = False
-    no_choices: bool = False
+    is_summary: bool = False
+    """It holds a usage object, readable or not, and nothing of an answer."""
 
 
 def read_answer(data: bytes) -> Answered | None:
@@ -59,11 +60,12 @@ def read_answer(data: bytes) -> Answered | None:
         envelope = _decode(data)
     except (msgspec.DecodeError, RecursionError):
         return None
-    choices = bytes(envelope.choices)
+    choices, usage = bytes(envelope.choices), bytes(envelope.usage)
+    is_error = bytes(envelope.error)[:1] in (b"{", b'"') and not choices
     return Answered(
-        usage=parse_usage(bytes(envelope.usage)),
-        is_error=bytes(envelope.error)[:1] in (b"{", b'"') and not choices,
-        no_choices=choices.strip(b"[] \t\r\n") in (b"", b"null"),
+        usage=parse_usage(usage),
+        is_error=is_error,
+        is_summary=usage[:1] == b"{" and not is_error and choices.strip(b"[] \t\r\n") in (b"", b"null"),
     )
 
 

@@ -185,7 +185,7 @@ def key(name: str, letter: str = "a", more: str = "") -> str:
         (f"[{key('x')}, {key('x', 'b')}]", ["keys[1].name: keys[0] has this name too"]),
         (f"[{key('x')}, {key('y')}]", ["keys[1].sha256: keys[0] has this digest too"]),
         (f"[{key('x', more=', models: [smal]')}]", ["keys[0].models[0]: there is no model `smal`; did you mean `small`?"]),
-        (f"[{key('x', more=', models: [big, sm*, lar*e, auto, s?*]')}]", []),
+        (f"[{key('x', more=', models: [big, sm*, lar*e, auto]')}]", []),
         (f"[{key('x', more=', models: [gpt-*]')}]", ["warning: keys[0].models[0]: no model matches `gpt-*`"]),
         (
             f"[{key('x', more=', scopes: []')}]",

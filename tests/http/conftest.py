@@ -1,10 +1,12 @@
-"""One gateway per module, over one mock, on real sockets, under the loop that the product runs on."""
+"""One gateway per module, over one mock, on real sockets, under the loop that the product runs on.
+
+Each module's tests run in its own loop: `pytestmark = pytest.mark.asyncio(loop_scope="module")`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -22,13 +24,6 @@ Both = Callable[..., Awaitable[Pair]]
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """uvloop hears clients leave, and pauses slow ones, in its own way: what holds must hold there."""
     return {"uvloop": uvloop.new_event_loop}
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test here runs in its module's loop, where the gateway lives."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -40,7 +40,7 @@ class Started:
     @property
     def headers(self) -> dict[str, str]:
         """The key, as a header."""
-        return {"authorization": f"Bearer {self.key}"}
+        return {"authorization": f"Bearer {self.key}"} if self.key else {}
 
     def get(self, path: str) -> httpx.Response:
         """One GET with the key."""
@@ -61,7 +61,7 @@ class Started:
 
     def answers(self, path: str, status: int = 200) -> bool:
         """Whether GET `path` answers with that status now."""
-        with contextlib.suppress(httpx.TransportError):
+        with contextlib.suppress(httpx.NetworkError, httpx.RemoteProtocolError):
             return self.get(path).status_code == status
         return False
 
