@@ -204,12 +204,12 @@ class Reply:
             self._connection.pause()
         self._wake()
 
-    def ended(self, *, reused: bool) -> None:
-        """The connection is gone."""
+    def ended(self, *, reused: bool, clean: bool) -> None:
+        """The connection is gone; `clean` unless it was reset."""
         self._keep = False
         if self._complete:
             return
-        if self._in_body and not self._framed:
+        if self._in_body and not self._framed and clean:
             self._complete = True
             self._wake()
         else:
@@ -278,7 +278,7 @@ class _Connection(asyncio.Protocol):
         self._reply = reply = Reply(self, method)
         if self._transport is None or self._transport.is_closing():
             self.usable = False
-            reply.ended(reused=self._exchanges > 1)
+            reply.ended(reused=self._exchanges > 1, clean=True)
         else:
             self._transport.write(request)
         return reply
@@ -321,12 +321,12 @@ class _Connection(asyncio.Protocol):
         else:  # nobody asked
             self.abort()
 
-    def connection_lost(self, _exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self.usable = False
         self._open.discard(self)
         if self._reply is not None:
-            self._reply.ended(reused=self._exchanges > 1)
+            self._reply.ended(reused=self._exchanges > 1, clean=exc is None)
 
 
 def _target(url: str) -> Target:

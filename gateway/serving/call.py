@@ -24,6 +24,10 @@ class Call(msgspec.Struct, frozen=True):
     headers: Sequence[Header]
     received: float
 
+    def __repr__(self) -> str:
+        """Without headers and query: they may hold keys."""
+        return f"Call({self.method} {self.path})"
+
 
 class Receipt(msgspec.Struct):
     """What is known of a request so far; owned by that request alone."""

@@ -65,7 +65,10 @@ def admit(gateway: Gateway, call: Call, receipt: Receipt) -> None:
     require(receipt.principal, "inference", call.headers)
     if gateway.draining:
         raise ApiError(503, "gateway_draining", "The gateway is shutting down.", headers=retry_after(5.0))
-    if not _RELAYED.match(call.path) or _OWN.match(call.path):
+    if call.path in _OPENAI:
+        if call.method != "POST":
+            raise ApiError(405, "caller_method_not_allowed", "This endpoint takes POST only.", headers=((b"allow", b"POST"),))
+    elif not _RELAYED.match(call.path) or _OWN.match(call.path):
         raise ApiError(404, "caller_not_found", "There is no such endpoint.")
 
 
@@ -114,16 +117,19 @@ def crashed(gateway: Gateway, receipt: Receipt, error: Exception) -> Answer:
 def _read(state: State, call: Call, body: bytes) -> tuple[Fields, tuple[int, int] | None]:
     """The fields of a JSON body; of a form or a query only the model. The second value is where a form's model stands."""
     kind = wire_headers.first(call.headers, b"content-type") or b""
+    span = None
     if kind.lower().startswith(b"multipart/form-data"):
         span = form_field(kind, body, b"model")
-        return Fields(model=_text(body[span[0] : span[1]]) if span else None), span
-    if not body and call.method != "POST":
-        values = parse_qs(call.query.decode("ascii", "replace")).get("model", [None])
-        return Fields(model=values[0]), None
-    fields = read(body, state.config.server.max_n)
+        fields = Fields(model=_text(body[span[0] : span[1]]) if span else None)
+    elif not body and call.method != "POST":
+        fields = Fields(model=parse_qs(call.query.decode("ascii", "replace")).get("model", [None])[0])
+        if not fields.model:
+            raise ApiError(404, "caller_not_found", "There is no such endpoint, or it lacks `?model=NAME`.", param="model")
+    else:
+        fields = read(body, state.config.server.max_n)
     if not fields.model:
         raise ApiError(400, "caller_invalid_value", "`model` is missing.", param="model")
-    return fields, None
+    return fields, span
 
 
 def _choose(state: State, receipt: Receipt, name: str, asked: Options, patience: Patience) -> RealModel:

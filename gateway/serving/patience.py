@@ -52,12 +52,14 @@ class Patience:
         self._deadline = min(self._deadline, deadline)
 
     def within(self, seconds: float) -> Patience:
-        """Bounds the wait that follows."""
+        """Bounds the wait that follows, which does not begin when the deadline has passed (`DeadlinePassed`)."""
         self._limit = seconds
         return self
 
     def __enter__(self) -> None:
         self._since = now = self._loop.time()
+        if now >= self._deadline:
+            raise DeadlinePassed
         self._waits = True
         due = min(now + self._limit, self._deadline)
         if self._timer is None or self._timer.when() > due:
@@ -65,9 +67,10 @@ class Patience:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._waits = False
-        if self._expired is not None and isinstance(error, asyncio.CancelledError):
+        if self._expired is not None:
             expired, self._expired = self._expired, None
-            if self._task.uncancel() == 0:  # otherwise somebody else cancelled it as well
+            # Another error, or somebody else's cancellation beside ours, goes on.
+            if self._task.uncancel() == 0 and isinstance(error, asyncio.CancelledError):
                 if expired == "total":
                     raise DeadlinePassed from None
                 raise TimedOut("the backend did not answer in time") from None

@@ -61,17 +61,22 @@ async def relay(transport: Transport, model: RealModel, errand: Errand, receipt:
     receipt.served_model = model.public
     receipt.backend = backend.name
     receipt.rates = model.rates
-    exchange = Exchange(backend, patience)
     patience.bound(patience.now() + backend.timeouts.total_s)
     body = errand.body_for(backend.models[model.public])
-    sent = time.perf_counter()
+    first_s = backend.timeouts.first_byte_s if errand.idle_s is None else min(errand.idle_s, backend.timeouts.first_byte_s)
+    sent = time.perf_counter() - receipt.waited
     answer: Answer | None = None
+    exchange = Exchange(backend, patience)
     try:
-        with patience.within(backend.timeouts.first_byte_s):
+        with patience.within(first_s):
             upstream = await _send(transport, backend, errand.call, body, receipt)
         backend.answered = True
         receipt.waited = time.perf_counter() - sent
         answer = await _answer(upstream, exchange, errand, receipt, settle, sent)
+        if answer.status in (400, 422) and errand.ask_usage and _usage_refused(backend, answer):
+            exchange.close()
+            errand = msgspec.structs.replace(errand, ask_usage=False)
+            answer = await relay(transport, model, errand, receipt, patience, settle)
         return answer
     except TransportError as error:
         receipt.waited = time.perf_counter() - sent
@@ -112,7 +117,7 @@ async def _answer(upstream: Upstream, exchange: Exchange, errand: Errand, receip
     status = receipt.status = upstream.status
     if status in (401, 403):
         raise ApiError(502, "backend_auth", "The backend refused the gateway's key.", headers=(NO_RETRY,))
-    if status < 200 or 300 <= status < 400:
+    if not (200 <= status < 300 or 400 <= status < 600):
         raise ApiError(502, "backend_bad_answer", f"The backend answered with status {status}.")
     headers = wire_headers.answered(upstream.headers)
     # A coding that cannot be undone here goes on as it is, unread.
@@ -167,6 +172,11 @@ def _refused(status: int, data: bytes, headers: list[Header], receipt: Receipt) 
     excerpt = " ".join(_TAGS.sub(" ", data[:4096].decode("utf-8", "replace")).split())[:200]
     message = f"The backend answered with status {status}" + (f": {excerpt}" if excerpt else ".")
     return envelope(status, "backend_error", message), [h for h in headers if h[0] != b"content-type"] + [JSON]
+
+
+def _usage_refused(backend: Backend, answer: Answer) -> bool:
+    """Whether the backend takes everything but the option that the caller never asked for."""
+    return backend.adapter.rejects_include_usage(answer.status, json_object(answer.body) or {})
 
 
 def _read_answer(data: bytes, kind: bytes, errand: Errand, receipt: Receipt) -> int:

@@ -47,7 +47,7 @@ class EventStream:
         self._ended = True
         rest = events.close()
         if events.truncated:
-            return self._broken(ApiError(502, "backend_stream_broken", "The backend ended the stream before the answer."))
+            return rest + self._broken(ApiError(502, "backend_stream_broken", "The backend ended the stream before the answer."))
         return rest
 
     def close(self) -> None:
@@ -67,9 +67,12 @@ class EventStream:
 
     def _broken(self, error: ApiError, outcome: str = "backend_error") -> bytes:
         self._ended = True
-        self._receipt.outcome = "gateway_error" if outcome == "gateway_error" else "backend_error"
         self._exchange.close()
-        return sse_event(error)
+        held = self._events.held()
+        if self._events.done or self._events.failed:
+            return held  # the caller has had the whole answer, or the backend's own word on why not
+        self._receipt.outcome = "gateway_error" if outcome == "gateway_error" else "backend_error"
+        return held + sse_event(error)
 
 
 class RawStream:

@@ -4,35 +4,48 @@ from __future__ import annotations
 
 import zlib
 
+_GZIP = zlib.MAX_WBITS | 16
+
 
 class Inflater:
-    """Undoes `gzip` or `deflate` (zlib-wrapped or raw) incrementally."""
+    """Undoes `gzip` (one member or several) or `deflate` (zlib-wrapped or raw) incrementally. An empty body stays empty."""
 
-    __slots__ = ("_inflate", "_raw_tried")
+    __slots__ = ("_gzip", "_head", "_inflate")
 
     def __init__(self, coding: bytes) -> None:
-        gzip = coding in (b"gzip", b"x-gzip")
-        self._inflate = zlib.decompressobj(31 if gzip else 15)
-        self._raw_tried = gzip
+        self._gzip = coding in (b"gzip", b"x-gzip")
+        self._inflate: zlib._Decompress | None = None
+        self._head = b""
 
     def feed(self, data: bytes) -> bytes:
         """Decoded bytes. Raises zlib.error."""
-        try:
-            out = self._inflate.decompress(data)
-        except zlib.error:
-            if self._raw_tried:
-                raise
-            self._inflate = zlib.decompressobj(-15)  # "deflate" without its zlib wrapper, as some servers send it
-            out = self._inflate.decompress(data)
-        self._raw_tried = True
+        if self._inflate is None:
+            data = self._head = self._head + data
+            if len(data) < 2:
+                return b""
+            self._inflate = zlib.decompressobj(_GZIP if self._gzip else _deflate_window(data))
+        out = self._inflate.decompress(data)
+        while data := self._inflate.unused_data:
+            if not self._gzip:
+                raise zlib.error("data after the end of the compressed body")
+            self._inflate = zlib.decompressobj(_GZIP)
+            out += self._inflate.decompress(data)
         return out
 
     def close(self) -> bytes:
         """What is left. Raises zlib.error on a truncated body."""
-        rest = self._inflate.flush()
-        if not self._inflate.eof:
+        if self._inflate is None and not self._head:
+            return b""
+        rest = self._inflate.flush() if self._inflate is not None else b""
+        if self._inflate is None or not self._inflate.eof:
             raise zlib.error("the compressed body ended early")
         return rest
+
+
+def _deflate_window(data: bytes) -> int:
+    """zlib's header (RFC 1950, 2.2) or none, as some servers send it."""
+    wrapped = data[0] & 0x0F == 8 and (data[0] << 8 | data[1]) % 31 == 0
+    return zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS
 
 
 def inflater(coding: bytes | None) -> Inflater | None:

@@ -63,7 +63,6 @@ def first(headers: Sequence[Header], name: bytes) -> bytes | None:
 
 
 def _connection_named(headers: Sequence[Header]) -> frozenset[bytes] | tuple[()]:
-    for name, value in headers:
-        if name == b"connection":
-            return frozenset(part.strip().lower() for part in value.split(b","))
-    return ()
+    """What the `connection` headers name as meant for this hop only."""
+    values = [value for name, value in headers if name == b"connection"]
+    return frozenset([part.strip().lower() for part in b",".join(values).split(b",")]) if values else ()

@@ -49,8 +49,17 @@ _PATH = re.compile(r" - at `\$\.?([^`]*)`")
 # Keys that decide where a request goes. A body that names one twice could mean one thing here and another to the backend.
 _WATCHED = (b'"model"', b'"stream"', b'"trilemma"')
 _ESCAPED_KEY_LETTER = re.compile(rb"\\u00(?:[67][0-9a-fA-F]|5[fF])")
-_MODEL_VALUE = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*("(?:[^"\\]|\\.)*")')
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]', re.DOTALL)
+# Possessive throughout, for bodies of megabytes: no backtracking, and none of the memory that it takes.
+_SPACE = rb"[ \t\r\n]*+"
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_MODEL_VALUE = re.compile(rb'"model"' + _SPACE + rb":" + _SPACE + rb"(" + _STRING + rb")")
+_KEY = re.compile(rb"[{,]" + _SPACE + rb"(" + _STRING + rb")" + _SPACE + rb":" + _SPACE)
+_PLAIN_VALUE = re.compile(_STRING + rb"|[^\s,}]++")
+_TO_BRACKET = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+[{}\[\]]")
+_TO_NEXT = re.compile(_SPACE)
+# More of either is an attack on whoever has to walk the body.
+_MAX_MEMBERS = 1_000
+_MAX_BRACKETS = 1_000_000
 
 
 def read(body: bytes, max_n: int) -> Fields:
@@ -74,7 +83,7 @@ def read(body: bytes, max_n: int) -> Fields:
             _refuse_duplicates(body)
             break
     else:
-        if _ESCAPED_KEY_LETTER.search(body):
+        if b"\\u00" in body and _ESCAPED_KEY_LETTER.search(body):
             _refuse_duplicates(body)
     return fields
 
@@ -86,29 +95,40 @@ def _check_range(name: str, value: float | None, low: int, high: int) -> None:
 
 
 def members(body: bytes) -> list[Member]:
-    """The members of the outermost object of valid JSON, in order."""
+    """The members of the outermost object of valid JSON, in order. Raises ApiError 400 when there are absurdly many."""
     found: list[Member] = []
-    depth = 0
-    key: tuple[str, int] | None = None
-    value = -1
-    for match in _TOKEN.finditer(body):
-        at = match.start()
-        char = body[at]
-        if char in b"{[":
-            depth += 1
-        elif char in b"}]":
-            depth -= 1
-            if depth == 0 and key is not None:
-                found.append(Member(key[0], key[1], value, _trimmed(body, at)))
-        elif depth == 1:
-            if char == 0x22 and key is None:
-                key = (orjson.loads(match.group()), at)
-            elif char == 0x3A and value < 0:
-                value = _skip_space(body, at + 1)
-            elif char == 0x2C and key is not None:
-                found.append(Member(key[0], key[1], value, _trimmed(body, at)))
-                key, value = None, -1
+    at = body.index(b"{")
+    while key := _KEY.match(body, at):
+        if len(found) == _MAX_MEMBERS:
+            raise _too_much()
+        value = key.end()
+        end = _nested_end(body, value) if body[value] in b"{[" else _end(_PLAIN_VALUE, body, value)
+        found.append(Member(orjson.loads(key.group(1)), key.start(1), value, end))
+        at = _end(_TO_NEXT, body, end)
     return found
+
+
+def _nested_end(body: bytes, start: int) -> int:
+    depth = 0
+    for count, bracket in enumerate(_TO_BRACKET.finditer(body, start)):
+        at = bracket.end()
+        depth += 1 if body[at - 1] in b"{[" else -1
+        if depth == 0:
+            return at
+        if count == _MAX_BRACKETS:
+            raise _too_much()
+    raise ValueError("not valid JSON")
+
+
+def _end(pattern: re.Pattern[bytes], body: bytes, at: int) -> int:
+    match = pattern.match(body, at)
+    if match is None:
+        raise ValueError("not valid JSON")
+    return match.end()
+
+
+def _too_much() -> ApiError:
+    return ApiError(400, "caller_invalid_value", "The request body holds too many values.")
 
 
 def rewrite(body: bytes, fields: Fields, *, model: str | None = None, ask_usage: bool = False) -> bytes:
@@ -117,8 +137,9 @@ def rewrite(body: bytes, fields: Fields, *, model: str | None = None, ask_usage:
     model: what replaces `model`'s value. ask_usage: sets `stream_options.include_usage`.
     """
     drop = len(bytes(fields.trilemma)) > 0
-    options = ask_usage and (fields.stream_options is not None or b'"stream_options"' in body)
-    if model is not None and not drop and not options and body.count(b'"model"') == 1:
+    escaped = b"\\u00" in body  # a key may be spelt with escapes, and what looks like it may stand further inside
+    options = ask_usage and (fields.stream_options is not None or escaped or b'"stream_options"' in body)
+    if model is not None and not (drop or options or escaped) and body.count(b'"model"') == 1:
         match = _MODEL_VALUE.search(body)
         if match is not None:
             body = body[: match.start(1)] + orjson.dumps(model) + body[match.end(1) :]
@@ -184,18 +205,6 @@ def _invalid(error: msgspec.ValidationError) -> ApiError:
     reason = _PATH.sub("", text)
     subject = f"`{param}`" if param else "The request body"
     return ApiError(400, "caller_invalid_value", f"{subject}: {reason}.", param=param)
-
-
-def _skip_space(body: bytes, at: int) -> int:
-    while body[at] in b" \t\r\n":
-        at += 1
-    return at
-
-
-def _trimmed(body: bytes, end: int) -> int:
-    while body[end - 1] in b" \t\r\n":
-        end -= 1
-    return end
 
 
 def json_object(data: bytes) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 DONE = b"[DONE]"
+_BOM = b"\xef\xbb\xbf"
 
 # The end of an event: a line end, then an empty line. A CR before LF is half of a CRLF, hence the look-aheads.
 _BOUNDARY = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?!\n))")
@@ -50,16 +51,21 @@ class EventSplitter:
         return events
 
     @property
-    def pending(self) -> bytes:
-        """What has come since the last whole event."""
-        return bytes(self._pending)
+    def empty(self) -> bool:
+        """Whether nothing waits: the last byte ended an event."""
+        return not self._pending
 
     def close(self) -> bytes:
-        """Ends the stream: the rest, which is a whole event only if its last line was ended by a lone CR."""
+        """Ends the stream: the rest, which `is_whole` only if its last line was ended by a lone CR."""
         rest = bytes(self._pending)
         self._pending.clear()
         self._scanned = 0
         return rest
+
+
+def is_whole(rest: bytes) -> bool:
+    """Whether what was left at the end of a stream is an event; half an event is never dispatched."""
+    return _BOUNDARY.search(rest) is not None
 
 
 def data_of(event: bytes) -> bytes | None:
@@ -78,7 +84,8 @@ def data_of(event: bytes) -> bytes | None:
 
 def events_data(stream: bytes) -> Iterator[bytes]:
     """Every event's data in a complete stream."""
-    for event in EventSplitter().feed(stream):
-        data = data_of(event)
+    splitter = EventSplitter(limit=len(stream))
+    for event in (*splitter.feed(stream.removeprefix(_BOM)), splitter.close()):
+        data = data_of(event) if is_whole(event) else None
         if data is not None:
             yield data

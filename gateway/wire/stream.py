@@ -1,26 +1,32 @@
 """A relayed event stream: whole events go on unchanged, less the usage chunk that the client did not ask for.
 
 Only whole events are passed, so that an error event can always follow; an event that arrives in one read costs a few scans and no copy.
+
+Engines put what concerns the whole answer (vLLM its `system_fingerprint`, llama.cpp its `timings`) into their last chunk: the usage chunk
+when usage is asked for, else the one with the finish reason. When the usage chunk is dropped, those members move back to where a client that
+asked directly finds them; so the chunk with the finish reason waits for the event after it.
 """
 
 from __future__ import annotations
 
 import re
 
-from gateway.wire.sse import DONE, EventSplitter, data_of
+from gateway.wire.request import members
+from gateway.wire.sse import DONE, EventSplitter, data_of, events_data, is_whole
 from gateway.wire.usage import Usage, read_answer
 
 _FINISHED = re.compile(rb'"finish_reason"\s*:\s*"')
+_OF_EVERY_CHUNK = frozenset(("id", "object", "created", "model", "choices", "usage"))
 
 
 class StreamRelay:
     """State of one stream.
 
     strip_usage: drop the usage-only chunk. needs_done: the format ends with `[DONE]` (chat and completions), so an end without it and
-    without a finish reason is a truncation.
+    without a finish reason is a truncation. events: how many came with data; several that came in one read may count as one.
     """
 
-    __slots__ = ("_final", "_last", "_needs_done", "_previous", "_splitter", "_strip", "done", "events", "failed", "usage")
+    __slots__ = ("_final", "_held", "_last", "_needs_done", "_previous", "_splitter", "_strip", "done", "events", "failed", "usage")
 
     def __init__(self, *, strip_usage: bool, needs_done: bool) -> None:
         self._splitter: EventSplitter | None = None
@@ -33,22 +39,25 @@ class StreamRelay:
         self.events = 0
         self.usage: Usage | None = None
         self._final: Usage | None = None
+        self._held = b""
 
     def feed(self, data: bytes) -> bytes:
         """What may go to the client now. Raises `sse.EventTooLarge`."""
-        if self._splitter is None and data.endswith(b"\n\n"):
-            if b'"usage"' not in data and b'"error"' not in data:
+        splitter = self._splitter
+        if splitter is None:
+            if (
+                data.endswith(b"}\n\n")
+                and data.startswith(b"data:")
+                and b'"usage"' not in data
+                and b'"error"' not in data
+                and not (self._strip and (self._held or _FINISHED.search(data)))
+            ):
                 self.events += 1
                 self._previous, self._last = self._last, data
-                if data.endswith(b"[DONE]\n\n"):
-                    self.done = True
                 return data
-            return b"".join([event for event in EventSplitter().feed(data) if self._passes(event)])
-        if self._splitter is None:
-            self._splitter = EventSplitter()
-        events = self._splitter.feed(data)
-        out = b"".join([event for event in events if self._passes(event)])
-        if not self._splitter.pending:
+            splitter = self._splitter = EventSplitter()
+        out = b"".join([self._let_go(event) for event in splitter.feed(data)])
+        if splitter.empty:
             self._splitter = None
         return out
 
@@ -56,16 +65,37 @@ class StreamRelay:
         """The stream's bytes have ended cleanly: what was held back goes too, unless the stream was cut (see `truncated`)."""
         rest = self._splitter.close() if self._splitter is not None else b""
         self._splitter = None
-        if rest and not self._passes(rest):
-            return b""
-        return b"" if self.truncated else rest
+        held, self._held = self._held, b""
+        if not rest:
+            return held
+        seen = self._previous, self._last
+        passes = self._passes(rest)
+        if not is_whole(rest):
+            self._previous, self._last = seen  # no client dispatches half an event, so it finishes nothing
+        return held + rest if passes and not self.truncated else held
+
+    def held(self) -> bytes:
+        """What waits for the event after it, when none will come."""
+        held, self._held = self._held, b""
+        return held
 
     @property
     def truncated(self) -> bool:
-        """The stream ended, but the answer did not."""
-        if self.done or not self._needs_done:
+        """The stream ended, but the answer did not, and the backend has not said why."""
+        if self.done or self.failed or not self._needs_done:
             return False
-        return not (_FINISHED.search(self._last) or _FINISHED.search(self._previous))
+        return not any(map(_FINISHED.search, list(events_data(self._previous + self._last))[-2:]))
+
+    def _let_go(self, event: bytes) -> bytes:
+        """What may go on now that this event has come."""
+        if not self._passes(event):
+            self._held = _completed(self._held, event)
+            return b""
+        held, self._held = self._held, b""
+        if self._strip and _FINISHED.search(event):
+            self._held = event
+            return held
+        return held + event if held else event
 
     def _passes(self, event: bytes) -> bool:
         data = data_of(event)
@@ -75,7 +105,7 @@ class StreamRelay:
         if data == DONE:
             self.done = True
             return True
-        self._previous, self._last = self._last, data
+        self._previous, self._last = self._last, event
         if b'"usage"' not in data and b'"error"' not in data:
             return True
         answer = read_answer(data)
@@ -99,3 +129,12 @@ class StreamRelay:
             )
         )
         return not self._strip
+
+
+def _completed(event: bytes, summary: bytes) -> bytes:
+    """The event with the members of the summary that concern the whole answer at its end, byte for byte."""
+    extra = data_of(summary)
+    if not extra or not event.endswith(b"}\n\n"):
+        return event
+    moved = [m for m in members(extra) if m.key not in _OF_EVERY_CHUNK and f'"{m.key}"'.encode() not in event]
+    return event[:-3] + b"".join([b"," + extra[m.start : m.end] for m in moved]) + event[-3:]

@@ -10,7 +10,7 @@ from openai.types.chat import ChatCompletionMessageParam
 
 from tests.support.engine import STRONG, Started
 
-MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Tell me a story."}]
+MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "What is the capital of Japan?"}]
 
 
 async def test_eight_at_once(async_sdk: openai.AsyncOpenAI) -> None:
@@ -24,11 +24,11 @@ async def test_eight_at_once(async_sdk: openai.AsyncOpenAI) -> None:
 
 
 async def test_a_stream(async_sdk: openai.AsyncOpenAI) -> None:
-    async with async_sdk.chat.completions.stream(model=STRONG, messages=MESSAGES, max_tokens=4) as events:
+    async with async_sdk.chat.completions.stream(model=STRONG, messages=MESSAGES, max_tokens=40, temperature=0) as events:
         deltas = [event.delta async for event in events if event.type == "content.delta"]
         answer = await events.get_final_completion()
     assert "".join(deltas) == answer.choices[0].message.content
-    assert answer.choices[0].finish_reason == "length"
+    assert answer.choices[0].finish_reason == "stop"
 
 
 @pytest.mark.parametrize("seen", [0, 3])

@@ -104,8 +104,12 @@ class Engine:
         return float(found.group(1))
 
     def until_idle(self) -> None:
-        """Waits until it works on nothing."""
-        until(lambda: self.metric("requests_processing") == 0, "the engine is idle")
+        """Waits until it works on nothing.
+
+        Asked seldom: llama.cpp looks whether the caller of a whole answer is still there after a second in which it had no result for
+        anybody, and its metrics are a result.
+        """
+        until(lambda: self.metric("requests_processing") == 0, "the engine is idle", pause_s=1.5)
 
 
 @contextlib.contextmanager

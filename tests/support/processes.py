@@ -39,12 +39,12 @@ def kill(processes: Iterable[Process]) -> None:
         os.kill(process.pid, signal.SIGKILL)
 
 
-def until(condition: Callable[[], bool], what: str, within_s: float = 30.0) -> None:
-    """Asks again and again until it is so; fails with `what` when it never was."""
+def until(condition: Callable[[], bool], what: str, within_s: float = 30.0, pause_s: float = 0.05) -> None:
+    """Asks again and again, `pause_s` apart, until it is so; fails with `what` when it never was."""
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}"
-        time.sleep(0.05)
+        time.sleep(pause_s)
 
 
 def _stat(entry: Path) -> list[str]:
