@@ -23,6 +23,7 @@ from gateway.engines.supervisor import Supervisor
 from gateway.http import errors, routes
 from gateway.http.admin import config as admin_config
 from gateway.http.lane import Lane
+from gateway.http.request_ids import RequestIds
 from gateway.pool.http1 import Http1Transport
 from gateway.pool.probe import Prober
 from gateway.pool.transport import Transport
@@ -30,6 +31,10 @@ from gateway.reload import Ports, Reloader, state_of
 from gateway.serving.call import Receipt
 from gateway.serving.ids import DecisionIds
 from gateway.serving.life import Gateway
+from gateway.store.record import recording
+from gateway.store.sqlite import SqliteFile
+from gateway.store.urls import database_file
+from gateway.store.writer import Writer
 
 Read = Callable[[], Loaded]
 Settled = Callable[[Receipt], None]
@@ -70,11 +75,12 @@ class App:
             lifespan=self._lifespan,
             docs_url=None,
             redoc_url=None,
+            redirect_slashes=False,  # a redirect would lead to whatever the caller wrote as Host
         )
         errors.install(self._api)
         self._api.include_router(routes.router)
         self._api.include_router(admin_config.router)
-        self._lane = Lane(self._api)
+        self._lane = Lane(RequestIds(self._api))
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """ASGI."""
@@ -101,14 +107,18 @@ class App:
         secret = loaded.config.server.secret
         ports = Ports()
         chosen = ports.of(loaded)
+        writer = _writer(loaded.config.storage.url)
         async with AsyncExitStack() as stack:
+            if writer is not None:  # first, so that it ends last: what still runs settles until then
+                writer.start()
+                stack.push_async_callback(asyncio.to_thread, writer.close)
             transport = _transport(loaded.config.server.client)
             stack.push_async_callback(transport.close)
             self.gateway = Gateway(
                 state=state_of(loaded, chosen),
                 transport=transport,
                 ids=DecisionIds(secret.get_secret_value().encode()) if secret is not None else DecisionIds(),
-                settled=self._settled,
+                settled=self._settled if writer is None else recording(writer.put, self._settled),
             )
             supervisor = await stack.enter_async_context(Supervisor(self._state_dir))
             await supervisor.apply(specs(loaded.config, chosen))
@@ -125,7 +135,12 @@ class App:
                     name="watch",
                 )
                 stack.callback(watcher.cancel)
-            yield {"gateway": self.gateway, "reloader": self.reloader}
+            yield {"gateway": self.gateway, "reloader": self.reloader, "writer": writer}
+
+
+def _writer(url: str) -> Writer | None:
+    file = database_file(url)
+    return None if file is None else Writer(SqliteFile(file))
 
 
 def _transport(client: Literal["http1", "aiohttp"]) -> Transport:

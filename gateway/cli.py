@@ -16,6 +16,7 @@ COMMANDS: Final = MappingProxyType(
         "up": ("gateway.quickstart", "quick start: embedded engines and the gateway, with a key to try it"),
         "serve": ("gateway.serve", "the gateway over a configuration file"),
         "check": ("gateway.config.cli", "what is wrong in a configuration file"),
+        "migrate": ("gateway.store.migrate", "bring the database to the schema of this version"),
         "keys": ("gateway.access.cli", "make a key and its digest"),
         "bench": ("gateway.bench.cli", "measure"),
         "mock-backend": ("gateway.mock.cli", "a scriptable vLLM look-alike for tests and load"),

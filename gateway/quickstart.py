@@ -22,6 +22,7 @@ from gateway.engines.packaged import WEAK as WEAK_FILE
 
 STRONG = "smollm2-135m"
 WEAK = "smollm2-135m-weak"
+_PORT = 8080
 
 _CONFIG = Template("""\
 # Written by `trilemma up`; change it as you like (docs/configuration.md). It is read again on SIGHUP and when this file changes.
@@ -55,17 +56,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs in the foreground until Ctrl-C or SIGTERM. 1: something is missing or the port is taken; 2: the configuration has problems."""
     parser = argparse.ArgumentParser(prog="trilemma up", description=__doc__)
     parser.add_argument("--state", type=Path, default=Path(".trilemma"), metavar="DIR", help="configuration, key, models, logs")
-    parser.add_argument("--port", type=int, default=8080, help="for a new configuration (default: 8080)")
+    parser.add_argument("--port", type=_port, help="port to listen on (default: the configuration's; 8080 in a new one)")
     args = parser.parse_args(argv)
     state: Path = args.state
     try:
-        key = _prepare(state, args.port)
+        key = _prepare(state, _PORT if args.port is None else args.port)
         for name in NAMES:  # before anything starts, so that a missing package is said plainly
             model_path(name, state)
     except (EngineError, OSError) as error:
         print(f"trilemma: {error}", file=sys.stderr)
         return 1
-    return serve.run(state / "trilemma.yaml", state, "warning", lambda url: print(_welcome(url, key), flush=True))
+    return serve.run(state / "trilemma.yaml", state, "warning", lambda url: print(_welcome(url, key), flush=True), args.port)
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65_535:
+        raise argparse.ArgumentTypeError("a port lies between 0 and 65535")
+    return port
 
 
 def _prepare(state: Path, port: int) -> str:

@@ -87,6 +87,8 @@ class Reloader:
                 state = state_of(loaded, ports, self._gateway.state.backends)
                 if loaded.config.server != self._loaded.config.server:
                     log.warning("changes under `server` take effect at the next start")
+                if loaded.config.storage != self._loaded.config.storage:
+                    log.warning("changes under `storage` take effect at the next start")
             except ConfigError as error:
                 return self._failed([str(problem) for problem in error.problems])
             except ValueError as error:

@@ -34,8 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run(args.config, args.state, args.log_level)
 
 
-def run(config: Path, state: Path, log_level: str, when_ready: Tell = lambda _url: None) -> int:
-    """Serves until a signal. `when_ready` is told the gateway's URL once every model has a backend that answered.
+def run(config: Path, state: Path, log_level: str, when_ready: Tell = lambda _url: None, port: int | None = None) -> int:
+    """Serves until a signal. `when_ready` is told the gateway's URL once every model has a backend that answered. `port` wins over the
+    configuration's.
 
     0: ended by a signal; 1: could not listen or start; 2: the configuration has problems.
     """
@@ -46,6 +47,8 @@ def run(config: Path, state: Path, log_level: str, when_ready: Tell = lambda _ur
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
+    if port is not None:
+        settings = settings.model_copy(update={"port": port})
     app = create_app(lambda: load_checked(config), state)
     try:
         sock = listening(settings)

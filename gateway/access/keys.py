@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from gateway.config.schema import Key
 from gateway.wire.errors import ApiError, Header
 
-_BEARER = re.compile(rb"(?i:bearer) +([!-~]{1,512})\Z")
+_BEARER = re.compile(rb"(?i:bearer) +([!-~]{1,512})[ \t]*\Z")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Any
 from gateway.config.check_engines import check_engines
 from gateway.config.problems import Finding, did_you_mean
 from gateway.config.schema import Config, Key, Policy, VirtualModel
+from gateway.store.urls import database_file
 from policies import registry
 
 PolicyProblems = Callable[[str, Mapping[str, Any], Sequence[str]], list[str]]
@@ -33,6 +34,7 @@ def check(config: Config, policy_problems: PolicyProblems = registry.problems) -
         *_policies(config, policy_problems),
         *(finding for name, virtual in config.virtual_models.items() for finding in _virtual(name, virtual, config, names)),
         *_keys(config, names),
+        *_storage(config),
     ]
 
 
@@ -167,3 +169,10 @@ def _allowed_models(index: int, key: Key, names: _Names) -> Iterator[Finding]:
             yield Finding(("keys", index, "models", place), f"no model matches `{pattern}`", "warning")
         else:
             yield Finding(("keys", index, "models", place), f"there is no model `{pattern}`{did_you_mean(pattern, names.all)}")
+
+
+def _storage(config: Config) -> Iterator[Finding]:
+    try:
+        database_file(config.storage.url)
+    except ValueError as error:
+        yield Finding(("storage", "url"), str(error))

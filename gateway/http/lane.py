@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import Any, Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.serving.call import Answer, Call, Receipt, StreamBroken
-from gateway.serving.life import Gateway, admit, crashed, open_receipt, refuse, serve
+from gateway.serving.call import Answer, Call, StreamBroken
+from gateway.serving.life import Gateway, admit, answered, open_receipt, refuse, serve
 from gateway.wire import headers as wire_headers
 from gateway.wire.errors import ApiError
+
+# Digits of a content-length; with more of them Python's int() may refuse.
+_LONGEST_LENGTH: Final = 19
 
 
 class ClientGone(Exception):
@@ -53,7 +56,11 @@ async def handle(gateway: Gateway, scope: Scope, receive: Receive, send: Send) -
         admit(gateway, call, receipt)
         body = await _body(call, receive, gateway.state.config.server.max_body_bytes)
     except ApiError as error:
-        await _send(refuse(gateway, receipt, error), send)
+        answer = refuse(gateway, receipt, error)
+        if wire_headers.first(call.headers, b"expect") is not None:
+            # The body may come or not, so what follows on this connection could be either.
+            answer.headers.append((b"connection", b"close"))
+        await _send(answer, send)
         return
     except ClientGone:
         receipt.outcome = "client_closed"
@@ -62,22 +69,13 @@ async def handle(gateway: Gateway, scope: Scope, receive: Receive, send: Send) -
     watch = _Watch()
     watcher = asyncio.get_running_loop().create_task(watch.run(receive))
     try:
-        await _send(await _served(gateway, call, receipt, body), send)
+        await _send(await answered(gateway, receipt, serve(gateway, call, receipt, body)), send)
     except asyncio.CancelledError:
         if not watch.gone or watch.task.uncancel() > 0:
             raise
     finally:
         watch.over = True
         watcher.cancel()
-
-
-async def _served(gateway: Gateway, call: Call, receipt: Receipt, body: bytes) -> Answer:
-    try:
-        return await serve(gateway, call, receipt, body)
-    except ApiError as error:
-        return refuse(gateway, receipt, error)
-    except Exception as error:
-        return crashed(gateway, receipt, error)
 
 
 async def _send(answer: Answer, send: Send) -> None:
@@ -101,7 +99,7 @@ async def _send(answer: Answer, send: Send) -> None:
 async def _body(call: Call, receive: Receive, limit: int) -> bytes:
     """The whole body, at most `limit` bytes. Raises ApiError 413, ClientGone."""
     length = wire_headers.first(call.headers, b"content-length")
-    if length is not None and int(length) > limit:
+    if length is not None and (len(length) > _LONGEST_LENGTH or int(length) > limit):
         raise _too_large(limit)
     message = await receive()
     body: bytes = message.get("body", b"")

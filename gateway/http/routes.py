@@ -14,6 +14,7 @@ from gateway.access.keys import Principal, authenticated, require
 from gateway.http import models, schema
 from gateway.http.lane import handle
 from gateway.serving.life import Gateway
+from gateway.store.writer import Writer
 from gateway.wire.errors import model_not_found
 
 router = APIRouter()
@@ -90,10 +91,13 @@ async def health() -> dict[str, str]:
     responses={503: {"description": "Not yet; with the reasons"}},
 )
 async def ready(request: Request) -> JSONResponse:
-    """200 or 503 with the reasons."""
+    """200 or 503 with the reasons. `degraded`: what does not work although requests are served."""
     gateway = gateway_of(request)
     waiting = [f"no backend of `{name}` has answered" for name in gateway.state.unanswered()]
     if gateway.draining:
         waiting.append("shutting down")
-    body: dict[str, Any] = {"status": "ready" if not waiting else "waiting", "reasons": waiting}
+    writer: Writer | None = request.scope["state"]["writer"]
+    trouble = None if writer is None else writer.trouble
+    degraded = [] if trouble is None else [f"storage: {trouble}"]
+    body: dict[str, Any] = {"status": "ready" if not waiting else "waiting", "reasons": waiting, "degraded": degraded}
     return JSONResponse(body, 200 if not waiting else 503)

@@ -10,21 +10,9 @@ from types import FrameType
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.config.schema import Server as Settings
-from gateway.wire.errors import envelope
-
-
-class Protocol(HttpToolsProtocol):
-    """uvicorn's protocol, whose answer to bytes that are not HTTP is an OpenAI error too."""
-
-    def send_400_response(self, msg: str) -> None:
-        """Answers and closes: after bad framing, nothing on this connection can be trusted."""
-        body = envelope(400, "caller_bad_framing", msg)
-        head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-        self.transport.write(head % len(body) + body)
-        self.transport.close()
+from gateway.http.protocol import Protocol
 
 
 class Server(uvicorn.Server):
@@ -35,13 +23,14 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 http=Protocol,
+                ws="none",
                 loop="uvloop",
                 lifespan="on",
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                timeout_keep_alive=int(settings.keep_alive_s),
+                timeout_keep_alive=max(1, round(settings.keep_alive_s)),
                 timeout_graceful_shutdown=int(settings.grace_s),
                 backlog=4096,
             )
@@ -72,7 +61,8 @@ class Server(uvicorn.Server):
 def listening(settings: Settings) -> socket.socket:
     """The listening socket. Raises OSError when the address is taken."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # With its protocol said, asyncio switches off Nagle's algorithm; uvloop does so in any case.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((settings.host, settings.port))

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from gateway.config.schema import Backend as Spec
 from gateway.config.schema import Timeouts
 from gateway.engines.base import Adapter, ModelInfo
 from gateway.engines.registry import adapter
+
+_SENDABLE: Final = re.compile(r"[!-~]+")
+# Whatever the configuration says: framing and what belongs to one hop are the transport's to say, the last two are the relay's.
+_NEVER_FORWARDED: Final = frozenset(
+    (
+        b"connection",
+        b"content-length",
+        b"expect",
+        b"host",
+        b"keep-alive",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"accept-encoding",
+        b"x-request-id",
+    )
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -35,8 +57,11 @@ class Backend:
 
 
 def backend(name: str, spec: Spec, url: str) -> Backend:
-    """A backend from its configuration."""
+    """A backend from its configuration. Raises ValueError for a key that no header can hold."""
     key = spec.key.get_secret_value() if spec.key is not None else None
+    if key is not None and not _SENDABLE.fullmatch(key):
+        raise ValueError(f"the key of backend `{name}` cannot be sent in a header")
+    forward = frozenset(header.lower().encode() for header in spec.forward_headers) - _NEVER_FORWARDED
     return Backend(
         name=name,
         url=url.rstrip("/").removesuffix("/v1"),
@@ -44,7 +69,7 @@ def backend(name: str, spec: Spec, url: str) -> Backend:
         models=spec.models,
         weight=spec.weight,
         timeouts=spec.timeouts,
-        forward=frozenset(header.lower().encode() for header in spec.forward_headers),
+        forward=forward if key is None else forward - {b"authorization"},
         spec=spec,
         authorization=f"Bearer {key}".encode() if key else None,
     )

@@ -1,12 +1,14 @@
 """A thin HTTP/1.1 client behind the transport seam: asyncio protocols over llhttp, one LIFO of kept-alive connections per origin.
 
 What is not here is meant: no redirects, cookies, proxies, decompression, HTTP/2, pipelining. One exchange at a time on a connection; a
-connection that saw anything odd is never used again.
+connection that saw anything odd is never used again. Answers are read strictly (RFC 9112): what two parsers could read in two ways is
+refused.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,23 +18,28 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from gateway.pool.transport import Broken, ConnectFailed
+from gateway.pool.transport import KEEP_ALIVE_S, RACE_S, Broken, ConnectFailed, TransportError
 from gateway.wire.errors import Header
 
-# llama.cpp closes an idle connection after 5 s: ours must go first.
-KEEP_ALIVE_S: Final = 4.0
-_MAX_HEAD: Final = 1 << 17
-_PAUSE_AT: Final = 1 << 18
+# Bytes that may come without the reader taking any: then no more is read. Bytes without any body among them: then it is no answer.
+_CROWDED: Final = 1 << 18
+# Longer URLs (a query, mostly) are not worth remembering.
+_REMEMBERED: Final = 1 << 10
+# A larger body is not copied next to its head.
+_LARGE: Final = 1 << 16
+_BODILESS: Final = frozenset(("GET", "HEAD", "DELETE", "OPTIONS"))
+_UNSENDABLE: Final = re.compile(r"[\x00-\x20\x7f#]")
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
 
 
 class Target(NamedTuple):
-    """Where a URL leads: the origin, and the request line's target."""
+    """Where a URL leads: the origin, its idle connections (last used last), and how a request to it begins."""
 
     host: str
     port: int
     tls: bool
-    authority: bytes
-    path: bytes
+    idle: deque[_Connection]
+    start: bytes
 
 
 class Http1Transport:
@@ -41,21 +48,32 @@ class Http1Transport:
     def __init__(self, keep_alive_s: float = KEEP_ALIVE_S) -> None:
         self._loop = asyncio.get_running_loop()
         self._keep_alive_s = keep_alive_s
-        self._pools: dict[tuple[str, int, bool], deque[_Connection]] = {}
+        self._idle: dict[tuple[str, int, bool], deque[_Connection]] = {}
         self._open: set[_Connection] = set()
-        self._target = lru_cache(maxsize=1024)(_target)
+        self._remembered = lru_cache(maxsize=1024)(self._target)
         self._tls: ssl.SSLContext | None = None
         self._sweeper: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @property
+    def connections(self) -> int:
+        """Sockets that are open, in use or idle."""
+        return len(self._open)
 
     async def send(self, method: str, url: str, headers: Sequence[Header], body: bytes, connect_s: float, *, fresh: bool = False) -> Reply:
         """See Transport.send."""
-        target = self._target(url)
-        connection = None if fresh else self._idle(target)
+        try:
+            target = self._remembered(method, url) if len(url) < _REMEMBERED else self._target(method, url)
+        except ValueError:
+            raise ConnectFailed("not the URL of a backend") from None
+        head = _head(target, headers, None if not body and method in _BODILESS else len(body))
+        connection = None if fresh else self._kept(target)
         if connection is None:
             connection = await self._connect(target, connect_s)
-        reply = connection.begin(method, _request(method, target, headers, body))
+        reply = connection.begin(head, body, head_only=method == "HEAD")
         try:
-            await reply.head()
+            while not reply.started:
+                await reply.news()
         except BaseException:
             reply.close()
             raise
@@ -63,231 +81,267 @@ class Http1Transport:
 
     async def close(self) -> None:
         """See Transport.close."""
+        self._closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
         for connection in tuple(self._open):
             connection.abort()
-        self._pools.clear()
+        await asyncio.sleep(0)  # the loop closes an aborted socket in its next turn
 
-    def _idle(self, target: Target) -> _Connection | None:
-        pool = self._pools.get(target[:3])
-        while pool:
-            connection = pool.pop()
-            if connection.usable and self._loop.time() - connection.idle_since < self._keep_alive_s:
-                return connection
-            connection.abort()
+    def expire_later(self, connection: _Connection) -> None:
+        """Sees to it that a connection that became idle is closed in time."""
+        if self._sweeper is None and not self._closed:
+            self._sweeper = self._loop.call_at(connection.since + self._keep_alive_s, self._sweep)
+
+    def _kept(self, target: Target) -> _Connection | None:
+        idle = target.idle
+        if idle:
+            now = self._loop.time()
+            while idle:
+                connection = idle.pop()
+                if connection.usable and now - connection.since < self._keep_alive_s:
+                    connection.since = now
+                    return connection
+                connection.abort()
         return None
 
     async def _connect(self, target: Target, connect_s: float) -> _Connection:
         context = None
         if target.tls:
             context = self._tls = self._tls or ssl.create_default_context()
-        pool = self._pools.setdefault(target[:3], deque())
         try:
             async with asyncio.timeout(connect_s):
                 _, connection = await self._loop.create_connection(
-                    lambda: _Connection(self._loop, self._open, lambda freed: self._freed(pool, freed)),
-                    target.host,
-                    target.port,
-                    ssl=context,
+                    lambda: _Connection(self, self._loop, self._open, target.idle), target.host, target.port, ssl=context
                 )
-        except (OSError, TimeoutError) as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: a host that no name server could be asked for
             raise ConnectFailed(type(error).__name__) from None
+        if self._closed or not connection.usable:
+            connection.abort()
+            raise ConnectFailed("the transport is closed" if self._closed else "the backend hung up")
         return connection
-
-    def _freed(self, pool: deque[_Connection], connection: _Connection) -> None:
-        connection.idle_since = self._loop.time()
-        pool.append(connection)
-        if self._sweeper is None:
-            self._sweeper = self._loop.call_later(self._keep_alive_s, self._sweep)
 
     def _sweep(self) -> None:
         """Closes what has been idle for too long; runs only while something is idle."""
+        self._sweeper = None
         oldest = self._loop.time() - self._keep_alive_s
-        for pool in self._pools.values():
-            while pool and (not pool[0].usable or pool[0].idle_since <= oldest):
-                pool.popleft().abort()
-        waiting = any(self._pools.values())
-        self._sweeper = self._loop.call_later(self._keep_alive_s, self._sweep) if waiting else None
+        for idle in self._idle.values():
+            while idle and (not idle[0].usable or idle[0].since <= oldest):
+                idle.popleft().abort()
+        waiting = [idle[0] for idle in self._idle.values() if idle]
+        if waiting:
+            self.expire_later(min(waiting, key=lambda connection: connection.since))
+
+    def _target(self, method: str, url: str) -> Target:
+        """Raises ValueError."""
+        if _UNSENDABLE.search(url):  # urlsplit would drop some of them, and a fragment
+            raise ValueError(url)
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("idna").decode("ascii")
+        if parts.scheme not in ("http", "https") or "@" in parts.netloc or not _HOST.fullmatch(host):
+            raise ValueError(url)
+        tls = parts.scheme == "https"
+        port = (443 if tls else 80) if parts.port is None else parts.port
+        authority = (f"[{host}]" if ":" in host else host) + ("" if parts.port is None else f":{port}")
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        start = f"{method} {path} HTTP/1.1\r\nhost: {authority}".encode("ascii")
+        return Target(host, port, tls, self._idle.setdefault((host, port, tls), deque()), start)
+
+
+class _Refused(Exception):
+    """Stops llhttp: this cannot be (more of) the answer."""
 
 
 class Reply:
-    """An answer as it arrives (transport.Upstream); llhttp's callbacks fill it."""
+    """An answer as it arrives (transport.Upstream); llhttp's callbacks fill it. `started`: its head is there."""
 
     __slots__ = (
-        "_chunks", "_complete", "_connection", "_error", "_framed", "_got", "_head_only", "_in_body", "_keep", "_parser", "_size",
-        "_waiter", "headers", "status",
+        "_add", "_chunks", "_complete", "_connection", "_failure", "_head_only", "_keep", "_parser", "_since_read", "_waiter",
+        "headers", "on_body", "started", "status",
     )  # fmt: skip
 
-    def __init__(self, connection: _Connection, method: str) -> None:
-        self._connection: _Connection | None = connection
-        self._head_only = method == "HEAD"
-        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
-        self._chunks: list[bytes] = []
-        self._size = 0
-        self._got = 0
-        self._in_body = False
-        self._framed = False
-        self._complete = False
-        self._keep = True
-        self._error: Broken | None = None
-        self._waiter: asyncio.Future[None] | None = None
+    def __init__(self, connection: _Connection, *, head_only: bool) -> None:
         self.status = 0
         self.headers: list[Header] = []
+        self.started = False
+        self._add = self.headers.append
+        self._chunks: list[bytes] = []
+        # llhttp calls the list itself: a piece of the body costs no Python frame.
+        self.on_body: Callable[[bytes], None] = _ignore if head_only else self._chunks.append
+        self._connection: _Connection | None = connection
+        self._head_only = head_only
+        self._since_read = 0
+        self._complete = False
+        self._keep = False
+        self._failure: tuple[str, bool] | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
 
     # -- the transport's user
 
-    async def head(self) -> None:
-        """Waits until status and headers are there."""
-        while not self._in_body:
-            await self._wait()
+    def news(self) -> asyncio.Future[None]:
+        """What to await until more has come. Raises Broken."""
+        if self._failure is not None:
+            raise Broken(self._failure[0], untouched=self._failure[1])
+        assert self._connection is not None, "an answer without failure has its connection"
+        self._waiter = waiter = self._connection.loop.create_future()
+        return waiter
 
     async def read_some(self) -> bytes:
         """See Upstream.read_some."""
-        while not self._chunks:
+        chunks = self._chunks
+        while not chunks:
             if self._complete:
                 return b""
-            await self._wait()
-        chunks = self._chunks
+            await self.news()
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         chunks.clear()
-        if self._size > _PAUSE_AT and self._connection is not None:
+        if self._since_read > _CROWDED and self._connection is not None:
             self._connection.resume()
-        self._size = 0
+        self._since_read = 0
         return data
 
     def release(self) -> None:
         """See Upstream.release."""
-        connection, self._connection = self._connection, None
-        self._parser = None  # it holds on to us: without this, every answer would wait for the garbage collector
+        connection = self._connection
         if connection is not None:
-            connection.end(keep=self._complete and self._keep and not self._chunks)
+            self._connection = None
+            self._parser = None  # it holds on to us: without this, every answer would wait for the garbage collector
+            connection.end(keep=self._keep and not self._chunks)
+            if not self._complete:
+                self.fail("the answer was abandoned")
 
     def close(self) -> None:
         """See Upstream.close."""
-        connection, self._connection = self._connection, None
-        self._parser = None
-        if connection is not None:
-            connection.end(keep=False)
-
-    async def _wait(self) -> None:
-        if self._error is not None:
-            raise self._error
-        assert self._connection is not None, "read after close"
-        self._waiter = self._connection.loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._keep = False
+        self.release()
 
     # -- the connection
 
     def feed(self, data: bytes) -> None:
         """Bytes from the socket."""
-        if self._complete or self._parser is None:  # more than was promised
+        parser = self._parser
+        if self._complete or parser is None:  # more than was promised
             self._keep = False
             return
-        self._got += len(data)
+        self._since_read += len(data)
         try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            if not self._complete:
-                self.fail(Broken("the answer is not HTTP/1.1"))
-            self._keep = False
-        if not self._in_body and self._got > _MAX_HEAD:
-            self.fail(Broken("the head of the answer is too large"))
-        if self._size > _PAUSE_AT and self._connection is not None:
-            self._connection.pause()
+            parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            refused = error.__context__
+            if isinstance(error, httptools.HttpParserCallbackError) and not isinstance(refused, _Refused):
+                raise
+            self.fail(str(refused or error))
+        if self._since_read > _CROWDED and not self._complete and self._connection is not None:
+            if self._chunks:
+                self._connection.pause()
+            else:
+                self.fail("a head, a chunk's head or a trailer without end")
         self._wake()
 
-    def ended(self, *, reused: bool, clean: bool) -> None:
-        """The connection is gone; `clean` unless it was reset."""
-        self._keep = False
-        if self._complete:
-            return
-        if self._in_body and not self._framed and clean:
+    def ended(self, *, reset: bool, race: bool) -> None:
+        """The backend will send no more. Without framing that is the end of the answer, unless the connection was reset."""
+        framed = any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers)
+        if self.started and not framed and not reset and self._failure is None:
             self._complete = True
             self._wake()
-        else:
-            self.fail(Broken("the backend closed the connection", untouched=reused and self._got == 0))
+        untouched = race and not self.started and not self._since_read
+        self.fail("the backend reset the connection" if reset else "the backend closed the connection", untouched=untouched)
 
-    def fail(self, error: Broken) -> None:
+    def fail(self, why: str, *, untouched: bool = False) -> None:
         """Nothing more will come."""
-        if self._error is None and not self._complete:
-            self._error = error
-            self._keep = False
+        self._keep = False
+        if self._failure is None and not self._complete:
+            self._failure = (why, untouched)
+            self._parser = None
             self._wake()
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None:
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
 
     # -- llhttp
 
+    def on_message_begin(self) -> None:
+        """The first byte of an answer, or of what follows one."""
+        if self._complete:
+            self._keep = False
+            raise _Refused("more than one answer")
+
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or after the body a trailer, which is dropped."""
-        if not self._in_body:
-            self.headers.append((name.lower(), value))
+        """A header, or after the body a trailer."""
+        self._add((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """The head of a final answer, or of an interim one (1xx)."""
-        if self._in_body or self._parser is None:  # a second answer that nobody asked for
-            self._keep = False
+        assert self._parser is not None
+        status = self._parser.get_status_code()
+        framed = coded = False
+        for name, value in self.headers:
+            if name == b"transfer-encoding":
+                if coded or value.lower() != b"chunked":
+                    raise _Refused("a transfer coding that was not asked for")
+                coded = True
+            elif name == b"content-length":
+                framed = True
+        if status < 200:
+            if status < 100 or status == 101 or framed or coded:
+                raise _Refused("an interim answer that cannot be one")
+            self.headers.clear()
             return
-        self.status = self._parser.get_status_code()
-        if self.status >= 200:
-            self._in_body = True
-            self._framed = any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers)
-            if self._head_only:
-                self._complete = True
-                self._keep = False
-
-    def on_body(self, data: bytes) -> None:
-        """A piece of the body."""
-        if not self._complete:
-            self._chunks.append(data)
-            self._size += len(data)
+        self.status = status
+        self.started = True
+        self._add = _ignore
+        self._complete = self._head_only
 
     def on_message_complete(self) -> None:
-        """The end of a message; after an interim one the real answer is still to come."""
-        if self._in_body:
-            self._keep = self._keep and not self._complete and self._parser is not None and self._parser.should_keep_alive()
+        """The end of a message; after an interim one the answer is still to come."""
+        if self.started and not self._complete:
             self._complete = True
-        else:
-            self.headers.clear()
+            self._keep = self._parser is not None and self._parser.should_keep_alive()
 
 
 class _Connection(asyncio.Protocol):
-    """A socket. `usable` while it is open and nothing odd has come; `idle_since` is the loop's time."""
+    """A socket. `usable` while it is open and nothing odd has come; `since`: loop time from which it is idle or busy."""
 
-    __slots__ = ("_exchanges", "_freed", "_open", "_reply", "_transport", "idle_since", "loop", "usable")
+    __slots__ = ("_idle", "_large", "_open", "_owner", "_reply", "_reused", "_transport", "loop", "since", "usable")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, open_: set[_Connection], freed: Callable[[_Connection], None]) -> None:
+    def __init__(self, owner: Http1Transport, loop: asyncio.AbstractEventLoop, open_: set[_Connection], idle: deque[_Connection]) -> None:
         self.loop = loop
-        self.usable = True
-        self.idle_since = 0.0
+        self.usable = False
+        self.since = 0.0
+        self._owner = owner
         self._open = open_
-        self._freed = freed
-        self._exchanges = 0
+        self._idle = idle
+        self._large = False
+        self._reused = False
         self._reply: Reply | None = None
         self._transport: asyncio.Transport | None = None
 
-    def begin(self, method: str, request: bytes) -> Reply:
+    def begin(self, head: bytes, body: bytes, *, head_only: bool) -> Reply:
         """Starts an exchange."""
-        self._exchanges += 1
-        self._reply = reply = Reply(self, method)
-        if self._transport is None or self._transport.is_closing():
-            self.usable = False
-            reply.ended(reused=self._exchanges > 1, clean=True)
+        transport = self._transport
+        assert transport is not None, "begin on a connection that is not open"
+        self._reply = reply = Reply(self, head_only=head_only)
+        if len(body) < _LARGE:
+            transport.write(head + body)
         else:
-            self._transport.write(request)
+            self._large = True
+            transport.writelines((head, body))
         return reply
 
     def end(self, *, keep: bool) -> None:
         """Ends the exchange; the socket is kept only after a clean one."""
         self._reply = None
-        if keep and self.usable:
-            self._freed(self)
+        if keep and self.usable and not (self._large and self._unsent()):
+            self._large = False
+            self._reused = True
+            self.since = self.loop.time()
+            self._idle.append(self)
+            self._owner.expire_later(self)
         else:
             self.abort()
 
@@ -299,13 +353,17 @@ class _Connection(asyncio.Protocol):
 
     def pause(self) -> None:
         """Reads no more until `resume`: the caller is slower than the backend."""
-        if self._transport is not None and self._transport.is_reading():
+        if self._transport is not None:
             self._transport.pause_reading()
 
     def resume(self) -> None:
         """Reads again."""
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is not None:
             self._transport.resume_reading()
+
+    def _unsent(self) -> bool:
+        """The backend answered before it had the whole request: what it makes of the rest is not known."""
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
 
     # -- asyncio
 
@@ -313,6 +371,7 @@ class _Connection(asyncio.Protocol):
         """See asyncio.Protocol."""
         self._transport = cast(asyncio.Transport, transport)
         self._open.add(self)
+        self.usable = True
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
@@ -321,33 +380,29 @@ class _Connection(asyncio.Protocol):
         else:  # nobody asked
             self.abort()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def eof_received(self) -> None:
         """See asyncio.Protocol."""
-        self.usable = False
+        self._ended(reset=False)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """See asyncio.Protocol. Without `eof_received` before, it was a reset, or TLS that was cut off."""
+        self._transport = None
         self._open.discard(self)
+        self._ended(reset=True)
+
+    def _ended(self, *, reset: bool) -> None:
+        self.usable = False
         if self._reply is not None:
-            self._reply.ended(reused=self._exchanges > 1, clean=exc is None)
+            self._reply.ended(reset=reset, race=self._reused and self.loop.time() - self.since < RACE_S)
 
 
-def _target(url: str) -> Target:
-    parts = urlsplit(url)
-    tls = parts.scheme == "https"
-    host = parts.hostname or ""
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Target(
-        host,
-        parts.port or (443 if tls else 80),
-        tls,
-        parts.netloc.encode("idna" if not parts.netloc.isascii() else "ascii"),
-        path.encode("ascii"),
-    )
+def _ignore(_: object) -> None:
+    """Drops a trailer, or what follows the head in an answer to HEAD."""
 
 
-def _request(method: str, target: Target, headers: Sequence[Header], body: bytes) -> bytes:
-    parts = [method.encode(), b" ", target.path, b" HTTP/1.1\r\nhost: ", target.authority, b"\r\n"]
-    for name, value in headers:
-        parts += (name, b": ", value, b"\r\n")
-    if body or method not in ("GET", "HEAD", "DELETE", "OPTIONS"):
-        parts.append(b"content-length: %d\r\n" % len(body))
-    parts += (b"\r\n", body)
-    return b"".join(parts)
+def _head(target: Target, headers: Sequence[Header], length: int | None) -> bytes:
+    """The request's head; `length` is its body's, None without a body. Raises TransportError for a header that would be two."""
+    head = b"\r\n".join((target.start, *map(b": ".join, headers), b"\r\n" if length is None else b"content-length: %d\r\n\r\n" % length))
+    if len(head.splitlines()) != len(headers) + (3 if length is None else 4):
+        raise TransportError("a header of the request holds a line end")
+    return head

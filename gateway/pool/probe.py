@@ -29,14 +29,14 @@ async def probe(transport: Transport, backend: Backend) -> bool:
         async with asyncio.timeout(_LIMIT_S):
             upstream = await transport.send("GET", backend.url + "/v1/models", headers, b"", backend.timeouts.connect_s)
             try:
-                body = b""
+                body = bytearray()
                 while len(body) < _MAX_BYTES and (data := await upstream.read_some()):
                     body += data
             finally:
                 upstream.close()
     except (TransportError, TimeoutError):
         return False
-    answer = json_object(body) if upstream.status == 200 else None
+    answer = json_object(bytes(body)) if upstream.status == 200 else None
     if answer is not None:
         try:
             backend.cards = {model.id: model for model in backend.adapter.models(answer)}
@@ -68,7 +68,12 @@ class Prober:
     async def _run(self, backend: Backend) -> None:
         pause = _FIRST_S
         while True:
-            if await probe(self._transport, backend):
+            try:
+                answers = await probe(self._transport, backend)
+            except Exception:  # a fault in reading one backend's answer must not end the others' probes, which share a task group
+                log.exception("probing backend %s failed", backend.name)
+                answers = False
+            if answers:
                 if not backend.answered:
                     log.info("backend %s answers", backend.name)
                 backend.answered = True

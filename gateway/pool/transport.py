@@ -1,17 +1,23 @@
 """The seam under which an HTTP client sits: one request out, an answer in as raw bytes.
 
-TransportError
-|- ConnectFailed    nothing was sent
-|- Broken           the connection ended before the answer did
-`- TimedOut         a bound on connecting, on the first byte or on silence passed
+TransportError       nothing was sent, because the request cannot be
+|- ConnectFailed     nothing was sent, because there is no connection
+|- Broken            the connection ended, or what came is no answer, before the answer was whole
+`- TimedOut          a bound on the first byte or on silence passed
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from gateway.wire.errors import Header
+
+# llama.cpp closes an idle connection after 5 s: ours must go first.
+KEEP_ALIVE_S: Final = 4.0
+# A backend that closes a kept-alive connection for being idle does it before it sees the next request: its end reaches us within a round
+# trip. Later than this, it was working on that request.
+RACE_S: Final = 2.0
 
 
 class TransportError(Exception):
@@ -23,7 +29,7 @@ class ConnectFailed(TransportError):
 
 
 class Broken(TransportError):
-    """The connection ended early. `untouched`: a kept-alive one, before one byte of an answer, so that nobody worked on it."""
+    """The answer ended early. `untouched`: a kept-alive connection, closed as the request was sent: nobody worked on it."""
 
     def __init__(self, message: str, *, untouched: bool = False) -> None:
         super().__init__(message)
@@ -35,11 +41,11 @@ class TimedOut(TransportError):
 
 
 class Upstream(Protocol):
-    """An answer whose head has arrived; header names are in lower case. Close or release it exactly once, on every path."""
+    """An answer whose head has arrived; header names are in lower case. Close or release it on every path; the first call counts."""
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
+        """The HTTP status, three digits; never an interim one (1xx)."""
         ...
 
     @property
@@ -66,12 +72,13 @@ class Transport(Protocol):
     async def send(
         self, method: str, url: str, headers: Sequence[Header], body: bytes, connect_s: float, *, fresh: bool = False
     ) -> Upstream:
-        """Sends a request and waits for the answer's head; `host` and framing are added. Cancelling closes the socket.
+        """Sends a request and waits for the answer's head. Cancelling closes the socket. Raises TransportError.
 
-        fresh: not over a kept-alive connection. Raises TransportError.
+        url: absolute, without user and fragment. headers: neither `host` nor framing, which are added here; one with a line end in it is
+        refused. connect_s: bound on connecting, name look-up and TLS. fresh: not over a kept-alive connection.
         """
         ...
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Closes all connections; nothing can be sent after it."""
         ...

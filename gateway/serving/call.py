@@ -36,6 +36,7 @@ class Receipt(msgspec.Struct):
     decision_id: str
     received: float
     principal: Principal | None = None
+    config_hash: str = ""
     requested_model: str | None = None
     served_model: str | None = None
     backend: str | None = None
@@ -49,11 +50,12 @@ class Receipt(msgspec.Struct):
     status: int = 0
     outcome: Outcome | None = None
     waited: float = 0.0
+    overhead: float | None = None
     events: int = 0
 
     def headers(self, *, stream: bool) -> list[Header]:
-        """The headers of every answer, errors too."""
-        overhead = (time.perf_counter() - self.received - self.waited) * 1e3
+        """The headers of every answer, errors too. Notes the overhead, seconds, that they tell of."""
+        overhead = self.overhead = time.perf_counter() - self.received - self.waited
         out = [
             (b"x-request-id", self.request_id.encode()),
             (b"x-trilemma-decision-id", self.decision_id.encode()),
@@ -61,7 +63,7 @@ class Receipt(msgspec.Struct):
             (b"x-trilemma-policy", self.policy.encode()),
             (b"x-trilemma-strategy", self.strategy.encode()),
             (b"x-trilemma-attempts", b"%d" % self.attempts),
-            (b"x-trilemma-overhead-ms", b"%.2f" % overhead),
+            (b"x-trilemma-overhead-ms", b"%.2f" % (overhead * 1e3)),
         ]
         if not stream:
             out.append((b"x-trilemma-candidates", b"1" if self.outcome == "ok" else b"0"))

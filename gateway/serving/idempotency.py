@@ -37,7 +37,7 @@ class Idempotency:
         self._bytes = 0
 
     async def once(self, caller: str, key: bytes, request: tuple[str, bytes], run: Callable[[], Awaitable[Answer]]) -> Answer:
-        """The kept answer, or what `run` gives. request: path and body, which must be the same each time.
+        """The kept answer, or what `run` gives. request: method and target, and body, which must be the same each time.
 
         A repeat that comes while the first still runs waits for it; if the first fails or is cancelled, it runs itself. Raises ApiError.
         """
@@ -62,10 +62,12 @@ class Idempotency:
         self._entries[slot] = entry
         try:
             answer = await run()
-            if answer.stream is None and answer.status < 500 and answer.status not in (408, 429):
+            kept = answer.stream is None and answer.status < 500 and answer.status not in (408, 429)
+            if kept and self._entries.get(slot) is entry:  # it may have run for so long that another took its place
                 # A copy: the lane adds to an answer's headers as it sends it.
                 entry.answer = Answer(answer.status, list(answer.headers), answer.body)
                 self._bytes += len(answer.body)
+                self._entries.move_to_end(slot)  # what still runs stays in front, so the oldest answer is the first behind it
             return answer
         finally:
             entry.ended.set()
@@ -75,12 +77,10 @@ class Idempotency:
 
     def _trim(self) -> None:
         now = asyncio.get_running_loop().time()
-        while self._entries:
-            slot, oldest = next(iter(self._entries.items()))
-            if oldest.ended.is_set() and (oldest.expires <= now or len(self._entries) > self._max_entries or self._bytes > self._max_bytes):
-                self._forget(slot)
-            else:
+        while (slot := next((slot for slot, entry in self._entries.items() if entry.answer is not None), None)) is not None:
+            if self._entries[slot].expires > now and len(self._entries) <= self._max_entries and self._bytes <= self._max_bytes:
                 return
+            self._forget(slot)
 
     def _forget(self, slot: tuple[str, bytes]) -> None:
         entry = self._entries.pop(slot, None)

@@ -2,7 +2,7 @@
 
 receipt = open_receipt(gateway, call)             ids first: every answer carries them, errors too
 admit(gateway, call, receipt)                     key -> principal, before the body is read
-answer = await serve(gateway, call, receipt, body)
+answer = await answered(gateway, receipt, serve(gateway, call, receipt, body))
 answer = refuse(gateway, receipt, error)          an ApiError as an answer
 """
 
@@ -11,30 +11,34 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from urllib.parse import parse_qs
 
 from gateway.access.keys import authenticated, require
 from gateway.pool.transport import Transport
 from gateway.serving.call import Answer, Call, Receipt
+from gateway.serving.heartbeat import beating
 from gateway.serving.idempotency import Idempotency
 from gateway.serving.ids import DecisionIds, request_id
 from gateway.serving.options import Options, options
 from gateway.serving.patience import Patience
+from gateway.serving.reading import fields_of
 from gateway.serving.relay import Errand, relay
 from gateway.serving.state import RealModel, State, VirtualModel
 from gateway.wire import headers as wire_headers
 from gateway.wire.errors import JSON, ApiError, model_not_found, retry_after
-from gateway.wire.multipart import form_field
-from gateway.wire.request import Fields, read
+from gateway.wire.request import Fields
 from policies.draw import draw
 
 log = logging.getLogger("trilemma")
 
 COMPLETIONS = frozenset(("/v1/chat/completions", "/v1/completions"))
 _OPENAI = COMPLETIONS | {"/v1/embeddings"}
-_RELAYED = re.compile(r"/v1(?:/[A-Za-z0-9_][A-Za-z0-9_.:~-]*)+\Z")
+# Where `stream` means server-sent events.
+_STREAMING = COMPLETIONS | {"/v1/responses", "/v1/messages"}
+_RELAYED = re.compile(r"(?=.{1,1024}\Z)/v1(?:/[A-Za-z0-9_][A-Za-z0-9_.:~-]*)+\Z")
+# Not TRACE, which would tell the caller what the backend was sent: the gateway's key for it.
+_METHODS = frozenset(("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"))
 # What is the gateway's own to answer.
 _OWN = re.compile(r"/v1/(?:files|batches|models|route|decisions|feedback)(?:/|\Z)")
 _STAINLESS_SECONDS = re.compile(rb"[0-9]{1,6}(?:\.[0-9]{1,6})?\Z")
@@ -57,7 +61,7 @@ def open_receipt(gateway: Gateway, call: Call) -> Receipt:
     principal = authenticated(gateway.state.keys, call.headers)
     decision_id = gateway.ids.mint(principal.tenant if principal is not None else "")
     wished = wire_headers.first(call.headers, b"x-request-id")
-    return Receipt(request_id(wished, decision_id), decision_id, call.received, principal)
+    return Receipt(request_id(wished, decision_id), decision_id, call.received, principal, gateway.state.hash)
 
 
 def admit(gateway: Gateway, call: Call, receipt: Receipt) -> None:
@@ -70,6 +74,9 @@ def admit(gateway: Gateway, call: Call, receipt: Receipt) -> None:
             raise ApiError(405, "caller_method_not_allowed", "This endpoint takes POST only.", headers=((b"allow", b"POST"),))
     elif not _RELAYED.match(call.path) or _OWN.match(call.path):
         raise ApiError(404, "caller_not_found", "There is no such endpoint.")
+    elif call.method not in _METHODS:
+        allowed = ((b"allow", ", ".join(sorted(_METHODS)).encode()),)
+        raise ApiError(405, "caller_method_not_allowed", "This method is not relayed.", headers=allowed)
 
 
 async def serve(gateway: Gateway, call: Call, receipt: Receipt, body: bytes) -> Answer:
@@ -77,12 +84,42 @@ async def serve(gateway: Gateway, call: Call, receipt: Receipt, body: bytes) -> 
     key = wire_headers.first(call.headers, b"idempotency-key")
     if key is None or receipt.principal is None:
         return await _run(gateway, call, receipt, body)
-    return await gateway.idempotency.once(receipt.principal.key, key, (call.path, body), lambda: _run(gateway, call, receipt, body))
+    ran = False
+
+    def run() -> Awaitable[Answer]:
+        nonlocal ran
+        ran = True
+        return _run(gateway, call, receipt, body)
+
+    request = f"{call.method} {call.path}?{call.query.decode('latin-1')}"
+    try:
+        answer = await gateway.idempotency.once(receipt.principal.key, key, (request, body), run)
+    except asyncio.CancelledError:
+        if not ran:  # it waited for the first of its kind
+            receipt.outcome = "client_closed"
+            gateway.settled(receipt)
+        raise
+    if not ran:  # it got that one's answer
+        receipt.status = answer.status
+        receipt.outcome = "ok" if answer.status < 400 else "caller_error"
+        gateway.settled(receipt)
+    return answer
 
 
 async def _run(gateway: Gateway, call: Call, receipt: Receipt, body: bytes) -> Answer:
     state = gateway.state
-    fields, form = _read(state, call, body)
+    receipt.config_hash = state.hash
+    fields, form = fields_of(call, body, state.config.server.max_n, openai=call.path in _OPENAI)
+    work = _execute(gateway, state, call, receipt, body, fields, form)
+    beat_s = state.config.server.heartbeat_s
+    if not (beat_s and fields.stream and call.path in _STREAMING):
+        return await work
+    return await beating(answered(gateway, receipt, work), beat_s, receipt)
+
+
+async def _execute(
+    gateway: Gateway, state: State, call: Call, receipt: Receipt, body: bytes, fields: Fields, form: tuple[int, int] | None
+) -> Answer:
     asked = options(bytes(fields.trilemma), call.headers)
     patience = Patience()
     model = _choose(state, receipt, fields.model or "", asked, patience)
@@ -98,13 +135,27 @@ async def _run(gateway: Gateway, call: Call, receipt: Receipt, body: bytes) -> A
     return answer
 
 
+async def answered(gateway: Gateway, receipt: Receipt, work: Awaitable[Answer]) -> Answer:
+    """What `work` gives; what it raises as an answer too."""
+    try:
+        return await work
+    except ApiError as error:
+        return refuse(gateway, receipt, error)
+    except Exception as error:
+        return crashed(gateway, receipt, error)
+
+
 def refuse(gateway: Gateway, receipt: Receipt, error: ApiError) -> Answer:
     """An error as an answer, with the headers that every answer has."""
     receipt.status = error.status
     if receipt.outcome in (None, "ok"):
-        receipt.outcome = "caller_error" if error.status < 500 else "gateway_error"
+        if error.status < 500:
+            receipt.outcome = "caller_error"
+        else:
+            receipt.outcome = "backend_error" if error.code.startswith("backend_") else "gateway_error"
+    answer = Answer(error.status, [JSON, *error.headers, *receipt.headers(stream=False)], error.body())
     gateway.settled(receipt)
-    return Answer(error.status, [JSON, *error.headers, *receipt.headers(stream=False)], error.body())
+    return answer
 
 
 def crashed(gateway: Gateway, receipt: Receipt, error: Exception) -> Answer:
@@ -112,24 +163,6 @@ def crashed(gateway: Gateway, receipt: Receipt, error: Exception) -> Answer:
     log.error("request %s failed", receipt.request_id, exc_info=error)
     message = f"The gateway failed; its log has the details under {receipt.request_id}."
     return refuse(gateway, receipt, ApiError(500, "gateway_internal", message))
-
-
-def _read(state: State, call: Call, body: bytes) -> tuple[Fields, tuple[int, int] | None]:
-    """The fields of a JSON body; of a form or a query only the model. The second value is where a form's model stands."""
-    kind = wire_headers.first(call.headers, b"content-type") or b""
-    span = None
-    if kind.lower().startswith(b"multipart/form-data"):
-        span = form_field(kind, body, b"model")
-        fields = Fields(model=_text(body[span[0] : span[1]]) if span else None)
-    elif not body and call.method != "POST":
-        fields = Fields(model=parse_qs(call.query.decode("ascii", "replace")).get("model", [None])[0])
-        if not fields.model:
-            raise ApiError(404, "caller_not_found", "There is no such endpoint, or it lacks `?model=NAME`.", param="model")
-    else:
-        fields = read(body, state.config.server.max_n)
-    if not fields.model:
-        raise ApiError(400, "caller_invalid_value", "`model` is missing.", param="model")
-    return fields, span
 
 
 def _choose(state: State, receipt: Receipt, name: str, asked: Options, patience: Patience) -> RealModel:
@@ -193,10 +226,3 @@ def _stainless(call: Call) -> float | None:
     """The client library's own read time-out, seconds: waiting longer than the client does helps nobody."""
     value = wire_headers.first(call.headers, b"x-stainless-read-timeout")
     return float(value) if value is not None and _STAINLESS_SECONDS.match(value) and float(value) > 0 else None
-
-
-def _text(value: bytes) -> str | None:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return None

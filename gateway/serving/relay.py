@@ -13,7 +13,7 @@ from gateway.serving.call import Answer, Call, Receipt
 from gateway.serving.exchange import Exchange
 from gateway.serving.patience import DeadlinePassed, Patience
 from gateway.serving.state import RealModel
-from gateway.serving.streams import EventStream, RawStream, Settle
+from gateway.serving.streams import SSE_HEADERS, EventStream, RawStream, Settle
 from gateway.wire import headers as wire_headers
 from gateway.wire.encoding import inflater
 from gateway.wire.errors import JSON, NO_RETRY, ApiError, Header, envelope
@@ -23,8 +23,7 @@ from gateway.wire.usage import read_answer
 
 # A larger answer goes on as it comes, without being read for usage.
 _HELD = 32 << 20
-_SSE_HEADERS: tuple[Header, ...] = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
-_OURS_IN_SSE = frozenset((b"cache-control", b"x-accel-buffering"))
+_OURS_IN_SSE = frozenset(name for name, _ in SSE_HEADERS)
 _TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
 
@@ -128,7 +127,7 @@ async def _answer(upstream: Upstream, exchange: Exchange, errand: Errand, receip
     if status < 300 and kind == b"text/event-stream" and not opaque:
         receipt.outcome = "ok"
         headers = [header for header in headers if header[0] not in _OURS_IN_SSE]
-        headers += _SSE_HEADERS
+        headers += SSE_HEADERS
         headers += receipt.headers(stream=True)
         events = StreamRelay(strip_usage=errand.ask_usage, needs_done=errand.openai)
         return Answer(status, headers, stream=EventStream(exchange, events, receipt, settle))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from gateway.pool.transport import TimedOut, TransportError
 from gateway.serving.call import Receipt, StreamBroken
 from gateway.serving.exchange import Exchange
 from gateway.serving.patience import DeadlinePassed
-from gateway.wire.errors import ApiError, sse_event
+from gateway.wire.errors import ApiError, Header, sse_event
 from gateway.wire.sse import EventTooLarge
 from gateway.wire.stream import StreamRelay
 
 Settle = Callable[[Receipt], None]
+
+# Nothing between the gateway and its caller is to hold events back.
+SSE_HEADERS: Final[tuple[Header, ...]] = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
 
 
 class EventStream:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 
+from gateway.wire.errors import ApiError
 from gateway.wire.request import members
 from gateway.wire.sse import DONE, EventSplitter, data_of, events_data, is_whole
 from gateway.wire.usage import Usage, read_answer
@@ -68,11 +69,12 @@ class StreamRelay:
         held, self._held = self._held, b""
         if not rest:
             return held
+        whole = is_whole(rest)
         seen = self._previous, self._last
         passes = self._passes(rest)
-        if not is_whole(rest):
+        if not whole:
             self._previous, self._last = seen  # no client dispatches half an event, so it finishes nothing
-        return held + rest if passes and not self.truncated else held
+        return held + rest if passes and (whole or not self.truncated) else held
 
     def held(self) -> bytes:
         """What waits for the event after it, when none will come."""
@@ -105,10 +107,9 @@ class StreamRelay:
         if data == DONE:
             self.done = True
             return True
-        self._previous, self._last = self._last, event
-        if b'"usage"' not in data and b'"error"' not in data:
-            return True
-        answer = read_answer(data)
+        answer = read_answer(data) if b'"usage"' in data or b'"error"' in data else None
+        if answer is None or not answer.is_summary:
+            self._previous, self._last = self._last, event
         if answer is None:
             return True
         self.failed = self.failed or answer.is_error
@@ -133,8 +134,15 @@ class StreamRelay:
 
 def _completed(event: bytes, summary: bytes) -> bytes:
     """The event with the members of the summary that concern the whole answer at its end, byte for byte."""
-    extra = data_of(summary)
-    if not extra or not event.endswith(b"}\n\n"):
+    end = event.rfind(b"}")
+    line = max(event.rfind(b"\n", 0, end + 1), event.rfind(b"\r", 0, end + 1)) + 1
+    if end < 0 or event[end + 1 :].strip(b"\r\n") or not event.startswith(b"data:", line):
         return event
-    moved = [m for m in members(extra) if m.key not in _OF_EVERY_CHUNK and f'"{m.key}"'.encode() not in event]
-    return event[:-3] + b"".join([b"," + extra[m.start : m.end] for m in moved]) + event[-3:]
+    # What ended a line of the data can only be space between tokens.
+    extra = (data_of(summary) or b"{}").replace(b"\n", b" ")
+    try:
+        found = members(extra)
+    except (ValueError, ApiError):
+        return event
+    moved = [extra[m.start : m.end] for m in found if m.key not in _OF_EVERY_CHUNK and f'"{m.key}"'.encode() not in event]
+    return event[:end] + b"".join([b"," + member for member in moved]) + event[end:]

@@ -85,7 +85,9 @@ def parse_usage(raw: bytes) -> Usage | None:
     total = _count(value, "total_tokens")
     if prompt is None and completion is None:
         return None
-    prompt = prompt or 0
+    # What the total holds beyond what is told: reasoning, or else the prompt.
+    if prompt is None:
+        prompt = max(0, (total or 0) - (completion or 0))
     completion = max(completion or 0, (total or 0) - prompt)
     details = value.get("prompt_tokens_details") or value.get("input_tokens_details")
     cached = _count(details, "cached_tokens") if isinstance(details, dict) else None

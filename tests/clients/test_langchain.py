@@ -32,7 +32,9 @@ def usage_adds_up(message: AIMessage) -> bool:
     """Whether tokens in and out are told, and sum to the total."""
     usage = message.usage_metadata
     assert usage is not None
-    return usage["input_tokens"] > 0 and usage["output_tokens"] > 0 and usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+    return (
+        usage["input_tokens"] > 0 and usage["output_tokens"] > 0 and usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+    )
 
 
 def test_invoke(stack: Started) -> None:
@@ -85,9 +87,8 @@ def test_a_batch_over_the_virtual_model(stack: Started) -> None:
 
 def test_embeddings(stack: Started) -> None:
     # Without the check, which would count tokens as another model does and send token ids.
-    model = OpenAIEmbeddings(
-        base_url=f"{stack.url}/v1", api_key=SecretStr(stack.key), model=STRONG, check_embedding_ctx_length=False, max_retries=0
-    )
+    settings: dict[str, Any] = {"base_url": f"{stack.url}/v1", "api_key": stack.key, "model": STRONG, "max_retries": 0}
+    model = OpenAIEmbeddings(**settings, check_embedding_ctx_length=False)
     vectors = model.embed_documents(["a cat", "a kitten"])
     assert [len(vector) for vector in vectors] == [576, 576]
     assert model.embed_query("a cat") == pytest.approx(vectors[0], abs=1e-3)

@@ -9,15 +9,15 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
 from tests.support.engine import STRONG, Started
+from tests.support.processes import until
 
 MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "What is the capital of Japan?"}]
 
 
 async def test_eight_at_once(async_sdk: openai.AsyncOpenAI) -> None:
+    ask = async_sdk.chat.completions.create
     async with asyncio.TaskGroup() as group:
-        asked = [
-            group.create_task(async_sdk.chat.completions.create(model=STRONG, messages=MESSAGES, max_tokens=3, seed=seed)) for seed in range(8)
-        ]
+        asked = [group.create_task(ask(model=STRONG, messages=MESSAGES, max_tokens=3, seed=seed)) for seed in range(8)]
     answers = [task.result() for task in asked]
     assert len({answer.id for answer in answers}) == 8
     assert [answer.usage.completion_tokens for answer in answers if answer.usage] == [3] * 8
@@ -63,11 +63,7 @@ async def test_a_cancelled_question_frees_the_engine(async_sdk: openai.AsyncOpen
     asking = async_sdk.chat.completions.create(model=STRONG, messages=MESSAGES, max_tokens=900, extra_body={"ignore_eos": True})
     task = asyncio.create_task(asking)
 
-    async def busy() -> None:
-        while await asyncio.to_thread(engine.metric, "requests_processing") == 0:
-            await asyncio.sleep(0.02)
-
-    await asyncio.wait_for(busy(), 60)
+    await asyncio.to_thread(until, lambda: engine.metric("requests_processing") > 0, "the engine works on it")
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -39,7 +39,7 @@ def test_a_chat(sdk: openai.OpenAI) -> None:
     assert choice.message.content
     assert answer.usage is not None
     assert answer.usage.completion_tokens == 5
-    assert answer.usage.prompt_tokens > len("What is the capital of Japan?".split())
+    assert answer.usage.prompt_tokens > 6  # words
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + 5
 
 

@@ -208,3 +208,18 @@ def test_keys(keys: str, messages: list[str]) -> None:
 def test_the_digest_of_an_empty_key_is_refused() -> None:
     empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     assert found("", keys=f"keys: [{{name: x, sha256: {empty}}}]\n") == ["keys[0].sha256: this is the digest of an empty key"]
+
+
+# --- storage
+
+
+@pytest.mark.parametrize("url", ["", "sqlite:///decisions.db", "sqlite:////var/lib/trilemma/decisions.db"])
+def test_storage_that_works(url: str) -> None:
+    assert found(f"storage: {{url: '{url}'}}\n") == []
+
+
+@pytest.mark.parametrize("url", ["postgresql://user:hunter2@db/trilemma", "sqlite:///:memory:", "decisions.db"])
+def test_storage_that_does_not_work_yet(url: str) -> None:
+    assert found(f"storage: {{url: '{url}'}}\n") == [
+        "storage.url: today only sqlite:///FILE works (four slashes for an absolute path); empty: nothing is kept"
+    ]

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ASK = question(stream=True)
 ROLE = '{"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}'
-WORDS = tuple('{"choices":[{"index":0,"delta":{"content":"w%d"},"finish_reason":null}]}' % number for number in range(3))
+WORDS = tuple(ROLE.replace('"role":"assistant","content":""', f'"content":"w{number}"') for number in range(3))
 FINISH = '{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}'
 EVENTS = (ROLE, *WORDS, FINISH)
 

@@ -75,9 +75,15 @@ async def test_a_large_body_arrives_whole(mock: MockBackend, client: httpx.Async
 
 SPLICED = {
     "the gateway's object, first": ('{"trilemma":{"tags":{"a":"}\\"{"}}, "model":"mock-model"}', '{"model":"mock-model"}'),
-    "the gateway's object, between": ('{"model":"mock-model" , "trilemma" : {} , "a":[{"trilemma":1}]}', '{"model":"mock-model" , "a":[{"trilemma":1}]}'),
+    "the gateway's object, between": (
+        '{"model":"mock-model" , "trilemma" : {} , "a":[{"trilemma":1}]}',
+        '{"model":"mock-model" , "a":[{"trilemma":1}]}',
+    ),
     "the gateway's object, last": ('{ "model":"mock-model", "trilemma": null }', '{ "model":"mock-model" }'),
-    "an alias": ('{"messages":[{"model":"alias"}] ,"model" :  "alias","user":"alias"}', '{"messages":[{"model":"alias"}] ,"model" :  "mock-model","user":"alias"}'),
+    "an alias": (
+        '{"messages":[{"model":"alias"}] ,"model" :  "alias","user":"alias"}',
+        '{"messages":[{"model":"alias"}] ,"model" :  "mock-model","user":"alias"}',
+    ),
     "an alias in escapes": ('{"model":"\\u0061lias","a":1.0}', '{"model":"mock-model","a":1.0}'),
     "an alias under an escaped key": ('{"mod\\u0065l":"alias","a":1.0}', '{"mod\\u0065l":"mock-model","a":1.0}'),
     "a virtual model": ('{"a":null,"model":"auto"}', '{"a":null,"model":"mock-model"}'),
@@ -91,7 +97,7 @@ SPLICED = {
         '{"stream":true,"trilemma":{},"model":"auto","stream_options":null}',
         '{"stream":true,"model":"mock-model","stream_options":{"include_usage":true}}',
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("sent", "arrives"), SPLICED.values(), ids=SPLICED.keys())
@@ -154,7 +160,7 @@ async def test_a_backend_that_does_not_know_the_usage_option_is_asked_once_more(
 
 
 async def test_a_caller_s_own_option_is_not_taken_back(mock: MockBackend, both: Both) -> None:
-    behaviour = Behaviour(reject_include_usage=True)
+    behaviour = Behaviour(reject_include_usage=True, times=0)
     for options in ({"include_usage": True}, {"include_usage": False, "zz": 1}):
         pair = await both(behaviour, question(stream=True, stream_options=options))
         assert (pair.relayed.status_code, pair.relayed.content) == (400, pair.direct.content)
@@ -232,12 +238,12 @@ async def test_a_form_s_model_field(mock: MockBackend, client: httpx.AsyncClient
     sound = b'\r\n--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nnot-me' + bytes(range(256))
     path = "/v1/audio/transcriptions"
     mock.script(Behaviour(path=path, body='{"text":"hi"}'))
-    answer = await client.post(path, files={"file": ("a.wav", sound, "audio/wav")}, data={"language": "de", "model": model})
+    form = httpx.Request("POST", "http://x", files={"file": ("a.wav", sound, "audio/wav")}, data={"language": "de", "model": model})
+    sent, kind = form.read(), form.headers["content-type"]
+    answer = await client.post(path, content=sent, headers={"content-type": kind})
     assert answer.json() == {"text": "hi"}
-    sent = answer.request.content
-    assert sent.count(model.encode()) == 1 or model == "mock-model"
     assert mock.requests[-1].body == sent.replace(f"\r\n\r\n{model}\r\n".encode(), b"\r\n\r\nmock-model\r\n")
-    assert mock.requests[-1].header("content-type") == answer.request.headers["content-type"]
+    assert mock.requests[-1].header("content-type") == kind
 
 
 async def test_a_form_without_a_model(mock: MockBackend, client: httpx.AsyncClient) -> None:

@@ -1,0 +1,147 @@
+"""HTTP/1.1 in: uvicorn's protocol, repaired where broken, hostile or merely unusual peers find its gaps."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from http import HTTPStatus
+from typing import Final
+
+import httptools
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from gateway.serving.ids import request_id
+from gateway.wire.errors import envelope
+
+# A head that came in one read may be as large as that read.
+MAX_HEAD: Final = 1 << 16
+# What is read and forgotten of an upload that was refused: many clients send all of it before they look for an answer.
+_MAX_DRAINED: Final = 64 << 20
+_MAX_PIPELINED: Final = 64
+_HEAD: Final = b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nx-request-id: %b\r\nconnection: close\r\n\r\n"
+
+
+class Protocol(HttpToolsProtocol):
+    """What differs from uvicorn's:
+
+    - bytes that are not HTTP get an OpenAI error too;
+    - a caller that leaves is heard by the request that runs, also when others wait behind it (uvicorn tells only the last), and only so
+      many may wait;
+    - a head has a largest size, and a head or a body that stops coming is given up after the keep-alive time;
+    - the offer of another protocol is declined and the request served (RFC 9110, 7.8): Java's client offers h2c with its first request;
+    - trailers do not become headers (RFC 9110, 6.5.1).
+    """
+
+    _running: RequestResponseCycle | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _looked: object = None
+    _quiet = False
+    _counted: object = None
+    _unclaimed = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """See asyncio.Protocol."""
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(self.timeout_keep_alive, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        if self._timer is not None:
+            self._timer.cancel()
+        running = self._running
+        if running is not None and not running.response_complete:
+            running.disconnected = True
+            running.message_event.set()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        self._quiet = False
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            self._decline(data[offer.args[0] :])
+            return
+        except httptools.HttpParserError:
+            self.send_400_response("These bytes are not HTTP/1.1.")
+            return
+        cycle = self.cycle
+        if cycle is not None and cycle.scope is self.scope and (not cycle.more_body or (cycle.body and not cycle.response_complete)):
+            self._unset_keepalive_if_required()
+            self._unclaimed = 0
+        else:
+            self._count(len(data))
+
+    def on_headers_complete(self) -> None:
+        """A request's head."""
+        if len(self.pipeline) >= _MAX_PIPELINED:
+            raise ValueError("too many requests wait")  # which the parser turns into an error of its own
+        super().on_headers_complete()
+        self.headers = []  # where trailers go, unread
+
+    def send_400_response(self, msg: str) -> None:
+        """After bad framing, nothing on this connection can be trusted."""
+        self._refuse(HTTPStatus.BAD_REQUEST, msg)
+
+    def _refuse(self, status: HTTPStatus, message: str) -> None:
+        """Answers, unless an answer is on its way already, and closes."""
+        if self._running is None or self._running.response_complete or not self._running.response_started:
+            body = envelope(status, "caller_bad_framing", message)
+            name = request_id(None, secrets.token_hex(16)).encode()
+            self.transport.write(_HEAD % (status, status.phrase.encode(), len(body), name) + body)
+        self.transport.close()
+
+    def _count(self, size: int) -> None:
+        """Counts bytes that no request takes: of a head or of trailers without end, or of an upload whose request was answered."""
+        if self._counted is not self.scope:
+            self._counted, self._unclaimed = self.scope, 0
+        self._unclaimed += size
+        cycle = self.cycle
+        whole = cycle is not None and cycle.scope is self.scope
+        if whole and cycle.response_complete:
+            if self._unclaimed > _MAX_DRAINED:
+                self.transport.close()
+        elif self._unclaimed > MAX_HEAD:
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"The head of the request is larger than {MAX_HEAD} bytes.")
+        elif whole:
+            self._unset_keepalive_if_required()
+
+    def _look(self) -> None:
+        """Looks, each keep-alive time, whether what has begun still comes: the head whole by the next look, the body by some bytes."""
+        cycle = self.cycle
+        begun: object = self.scope  # None: nothing ever came
+        if cycle is not None and cycle.scope is begun:
+            stuck = self._quiet and cycle.more_body and not cycle.response_complete
+        else:
+            stuck = self._looked is begun and (self._running is None or self._running.response_complete)
+        self._looked = begun
+        self._quiet = True
+        if not stuck:
+            self._timer = self.loop.call_later(self.timeout_keep_alive, self._look)
+        elif begun is None:
+            self.transport.close()
+        else:
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The rest of the request did not come in time.")
+
+    # -- offers of another protocol
+
+    def _should_upgrade(self) -> bool:
+        return True  # uvicorn's callbacks then leave the request alone, for `_decline`
+
+    def _decline(self, rest: bytes) -> None:
+        """Reads the request again, without the offer: behind the head of one that has it, the parser sees no body."""
+        if self.scope["method"] == "CONNECT":
+            self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "This is no proxy.")
+            return
+        parts = [f"{self.scope['method']} ".encode(), self.url, f" HTTP/{self.scope['http_version']}\r\n".encode()]
+        for name, value in self.scope["headers"]:
+            if name != b"upgrade":
+                parts += (name, b": ", value, b"\r\n")
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does: an answered request may be followed
+        self.data_received(b"".join(parts) + b"\r\n" + rest)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)

@@ -1,0 +1,28 @@
+"""Loops for the tests of transports, and a watch over them: nothing may end up in a loop's exception handler, no task may be left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import pytest
+import uvloop
+
+from tests.pool.scripted import ClockLoop, eventually
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """uvloop is what serves; asyncio's own loop is what an embedding application may have; `clock` is driven by the test."""
+    return {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.SelectorEventLoop, "clock": ClockLoop}
+
+
+@pytest.fixture(autouse=True)
+async def watched() -> AsyncIterator[None]:
+    """Fails a test that leaves a task, or an exception that nobody took."""
+    faults: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: faults.append(context))
+    before = asyncio.all_tasks()
+    yield
+    await eventually(lambda: not {task for task in asyncio.all_tasks() - before if task is not asyncio.current_task()})
+    assert not faults
