@@ -55,6 +55,10 @@ def run(config: Path, state: Path, log_level: str, when_ready: Tell = lambda _ur
     except OSError as error:
         print(f"trilemma: cannot listen on {settings.host}:{settings.port}: {error.strerror}", file=sys.stderr)
         return 1
+    # What is loaded now stays: without this, every full collection walks some 200,000 objects of the libraries.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
     with sock:
         url = _url(sock)
         print(f"trilemma listens on {url}", file=sys.stderr, flush=True)
@@ -68,10 +72,6 @@ async def _serve(app: App, settings: Settings, sock: socket.socket, when_ready: 
     if hasattr(signal, "SIGHUP"):
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, app.request_reload)
     server = Server(app, settings, app.drain)
-    # What is loaded now stays: without this, every full collection walks some 200,000 objects of the libraries.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 100)
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(_when_ready(app, server, when_ready))
         await server.serve(sockets=[sock])

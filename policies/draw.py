@@ -26,7 +26,7 @@ def mix(propensities: Sequence[float], floor: float) -> tuple[float, ...]:
     if not total > 0:
         raise ValueError("no plan has a positive probability")
     share = floor / len(propensities)
-    return tuple((1.0 - floor) * p / total + share for p in propensities)
+    return tuple((1.0 - floor) * (p / total) + share for p in propensities)
 
 
 def draw(propensities: Sequence[float], floor: float, decision_id: str, seed: int) -> Decision:

@@ -1,0 +1,1 @@
+"""The configuration: one strict file, read, checked and held as a frozen value."""

@@ -6,6 +6,7 @@ It describes the file as written: where a number or a choice stands, a `${NAME}`
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,12 @@ from gateway.config.schema import Config
 
 PATH = Path(__file__).with_name("trilemma.schema.json")
 
-_REFERENCE = {
+_REFERENCE: Mapping[str, str] = {
     "description": "One reference to the environment: ${NAME} or ${NAME:-default}.",
     "type": "string",
     "pattern": r"^\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^{}]*)?\}$",
 }
-_TEXT = {"description": "Text with references to the environment in it.", "type": "string", "pattern": r"\$\{"}
+_TEXT: Mapping[str, str] = {"description": "Text with references to the environment in it.", "type": "string", "pattern": r"\$\{"}
 _LIMITS = ("enum", "const", "pattern", "minLength", "maxLength")
 _ANNOTATIONS = ("description", "default")
 

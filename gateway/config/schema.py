@@ -6,6 +6,7 @@ tokens, times are seconds unless the name says otherwise. Descriptions go into t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +17,7 @@ _URL = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$"
 _HEADER = r"^[A-Za-z0-9-]+$"
 _SHA256 = r"^[0-9a-f]{64}$"
 
-PATTERNS = {
+PATTERNS: Mapping[str, str] = {
     _NAME: "should begin with a letter or digit, and hold only letters, digits and . _ : / @ + -",
     _URL: "should be http://HOST[:PORT][/PATH] or https://..., without user, query or fragment (a key stands in `key`)",
     _HEADER: "should be the name of a header: letters, digits and -",

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from gateway.engines.spec import EngineSpec
 
-_QUIET = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "PYTHONUNBUFFERED": "1"}
+_QUIET: Mapping[str, str] = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "PYTHONUNBUFFERED": "1"}
 # On CPU the first request for logprobs waits some 20 s for a compiler otherwise; the cache is in GiB, in host memory.
-_ON_CPU = {"TORCH_COMPILE_DISABLE": "1", "VLLM_CPU_KVCACHE_SPACE": "2"}
+_ON_CPU: Mapping[str, str] = {"TORCH_COMPILE_DISABLE": "1", "VLLM_CPU_KVCACHE_SPACE": "2"}
 
 
 def command(spec: EngineSpec) -> list[str]:

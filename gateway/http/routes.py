@@ -57,18 +57,18 @@ for _path, _summary, _model in schema.INFERENCE:
         tags=["inference"],
         operation_id=_path.removeprefix("/v1/").replace("/", "_"),
         openapi_extra=schema.body(_model),
-        responses=schema.ANSWERS,
+        responses=dict(schema.ANSWERS),
         response_class=Response,
     )
 
 
-@router.get("/v1/models", tags=["models"], summary="Models this key may use", responses=schema.ERRORS)
+@router.get("/v1/models", tags=["models"], summary="Models this key may use", responses=dict(schema.ERRORS))
 async def list_models(request: Request) -> JSONResponse:
     """Real models first, then aliases and virtual models."""
     return JSONResponse({"object": "list", "data": models.cards(gateway_of(request).state, caller(request, "inference"))})
 
 
-@router.get("/v1/models/{model:path}", tags=["models"], summary="One model", responses=schema.ERRORS)
+@router.get("/v1/models/{model:path}", tags=["models"], summary="One model", responses=dict(schema.ERRORS))
 async def get_model(request: Request, model: str) -> JSONResponse:
     """A model's card; its name may hold slashes."""
     principal = caller(request, "inference")

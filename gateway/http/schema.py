@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-_TRILEMMA: dict[str, Any] = {
+_TRILEMMA: Mapping[str, Any] = {
     "type": ["object", "null"],
     "additionalProperties": False,
     "description": "Settings of the gateway itself; removed before anything is forwarded.",
@@ -17,7 +18,7 @@ _TRILEMMA: dict[str, Any] = {
     },
 }
 
-_COMMON: dict[str, Any] = {
+_COMMON: Mapping[str, Any] = {
     "model": {"type": "string", "minLength": 1, "description": "A real model, an alias or a virtual model."},
     "stream": {"type": ["boolean", "null"]},
     "stream_options": {
@@ -30,21 +31,22 @@ _COMMON: dict[str, Any] = {
     "trilemma": _TRILEMMA,
 }
 
-_CHAT = _COMMON | {
+_CHAT: Mapping[str, Any] = {
+    **_COMMON,
     "messages": {"type": "array", "items": {"type": "object", "additionalProperties": True}},
     "max_completion_tokens": {"type": ["integer", "null"], "minimum": -1, "maximum": 2**31 - 1},
 }
-_COMPLETION = _COMMON | {"prompt": {}}
-_EMBEDDING = {"model": _COMMON["model"], "input": {}, "trilemma": _TRILEMMA}
+_COMPLETION: Mapping[str, Any] = {**_COMMON, "prompt": {}}
+_EMBEDDING: Mapping[str, Any] = {"model": _COMMON["model"], "input": {}, "trilemma": _TRILEMMA}
 
-INFERENCE: tuple[tuple[str, str, dict[str, Any]], ...] = (
+INFERENCE: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
     ("/v1/chat/completions", "Chat completion, streamed or not", _CHAT),
     ("/v1/completions", "Text completion, streamed or not", _COMPLETION),
     ("/v1/embeddings", "Embeddings", _EMBEDDING),
 )
 
 
-def body(properties: dict[str, Any]) -> dict[str, Any]:
+def body(properties: Mapping[str, Any]) -> dict[str, Any]:
     """The request body of an inference endpoint, for the OpenAPI document."""
     content = {"type": "object", "properties": properties, "required": ["model"], "additionalProperties": True}
     return {
@@ -53,7 +55,7 @@ def body(properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_ERROR: dict[str, Any] = {
+_ERROR: Mapping[str, Any] = {
     "type": "object",
     "required": ["error"],
     "properties": {
@@ -75,13 +77,14 @@ def _described(text: str) -> dict[str, Any]:
     return {"description": text, "content": {"application/json": {"schema": _ERROR}}}
 
 
-ERRORS: dict[int | str, dict[str, Any]] = {
+ERRORS: Mapping[int | str, dict[str, Any]] = {
     401: _described("No key, or a wrong one"),
     403: _described("The key may not do this"),
     404: _described("Unknown model"),
 }
 
-ANSWERS: dict[int | str, dict[str, Any]] = ERRORS | {
+ANSWERS: Mapping[int | str, dict[str, Any]] = {
+    **ERRORS,
     200: {
         "description": "What the backend answered",
         "content": {"application/json": {}, "text/event-stream": {}},

@@ -4,4 +4,4 @@ from gateway.mock.behaviour import Behaviour, Say, ToolCall
 from gateway.mock.recorder import Received
 from gateway.mock.server import MockBackend
 
-__all__ = ["Behaviour", "MockBackend", "Received", "Say", "ToolCall"]
+__all__ = ("Behaviour", "MockBackend", "Received", "Say", "ToolCall")

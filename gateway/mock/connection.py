@@ -8,7 +8,7 @@ import logging
 import socket
 import struct
 import zlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, Literal, cast
@@ -21,8 +21,8 @@ from gateway.mock.recorder import Received, Recorder
 log = logging.getLogger(__name__)
 
 Cut = Literal["reset", "close", "stall"]
-_PHRASES = {int(status): status.phrase for status in HTTPStatus}
-_WINDOW_BITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
+_PHRASES: Mapping[int, str] = {int(status): status.phrase for status in HTTPStatus}
+_WINDOW_BITS: Mapping[str, int] = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 
 
 class HangUp(Exception):

@@ -66,6 +66,7 @@ class Refused(Exception):
 
 
 def error(status: int, message: str, kind: str = "BadRequestError", param: str | None = None) -> Refused:
+    """An error as vLLM writes it."""
     return Refused(status, {"error": {"message": message, "type": kind, "param": param, "code": status}})
 
 
@@ -108,6 +109,7 @@ def _lenient(body: bytes) -> Any:
 
 
 def unknown_model(name: Any, served: Sequence[str]) -> Refused:
+    """404 for a model that is not served."""
     return error(404, f"The model `{name}` does not exist. Valid aliases: {', '.join(served)}.", "NotFoundError", "model")
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from gateway.mock.generation import Generation
 
 _BLOCK = 32
 _KV_TOKENS = 46_592
-_HELP = {
+_HELP: Mapping[str, tuple[str, str]] = {
     "num_requests_running": ("gauge", "Number of requests in model execution batches."),
     "num_requests_waiting": ("gauge", "Number of requests waiting to be processed."),
     "num_requests_waiting_by_reason": ("gauge", "Number of waiting requests by reason."),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-_SIMPLE: dict[str, Any] = {"string": "", "boolean": False, "null": None, "array": [], "object": {}}
+_SIMPLE: Mapping[str, Any] = {"string": "", "boolean": False, "null": None, "array": [], "object": {}}
 
 
 def instance(schema: Any, root: Any = None, depth: int = 0) -> Any:

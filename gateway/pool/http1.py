@@ -18,9 +18,14 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from gateway.pool.transport import KEEP_ALIVE_S, RACE_S, Broken, ConnectFailed, TransportError
+from gateway.pool.transport import Broken, ConnectFailed, TransportError
 from gateway.wire.errors import Header
 
+# llama.cpp closes an idle connection after 5 s: ours must go first.
+KEEP_ALIVE_S: Final = 4.0
+# A backend that closes a kept-alive connection for being idle does so before it sees the next request: we learn of it within a round trip.
+# Later than this, it was working on that request.
+_RACE_S: Final = 2.0
 # Bytes that may come without the reader taking any: then no more is read. Bytes without any body among them: then it is no answer.
 _CROWDED: Final = 1 << 18
 # Longer URLs (a query, mostly) are not worth remembering.
@@ -393,7 +398,7 @@ class _Connection(asyncio.Protocol):
     def _ended(self, *, reset: bool) -> None:
         self.usable = False
         if self._reply is not None:
-            self._reply.ended(reset=reset, race=self._reused and self.loop.time() - self.since < RACE_S)
+            self._reply.ended(reset=reset, race=self._reused and self.loop.time() - self.since < _RACE_S)
 
 
 def _ignore(_: object) -> None:

@@ -9,15 +9,9 @@ TransportError       nothing was sent, because the request cannot be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from gateway.wire.errors import Header
-
-# llama.cpp closes an idle connection after 5 s: ours must go first.
-KEEP_ALIVE_S: Final = 4.0
-# A backend that closes a kept-alive connection for being idle does it before it sees the next request: its end reaches us within a round
-# trip. Later than this, it was working on that request.
-RACE_S: Final = 2.0
 
 
 class TransportError(Exception):

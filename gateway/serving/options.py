@@ -6,7 +6,7 @@ Precedence: virtual model < body < header; the operator's caps win over all, and
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -29,7 +29,7 @@ _decode = msgspec.json.Decoder(Options).decode
 _FIELD = re.compile(r"`([^`]*)`")
 _AT = re.compile(r" - at `\$\.?([^`]*)`")
 _PREFIX = b"x-trilemma-"
-_HEADERS = {
+_HEADERS: Mapping[bytes, str] = {
     b"x-trilemma-strategy": "strategy",
     b"x-trilemma-deadline-ms": "deadline_ms",
     b"x-trilemma-session-id": "session_id",

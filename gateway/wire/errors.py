@@ -11,7 +11,7 @@ beside OpenAI's own codes where clients look for them (`invalid_api_key`, `model
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import orjson
@@ -100,7 +100,7 @@ def _shown(name: str) -> str:
     return name if len(name) <= 100 else name[:100] + "..."
 
 
-_TYPES = {
+_TYPES: Mapping[int, str] = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",

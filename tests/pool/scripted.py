@@ -55,6 +55,8 @@ class Peer:
     async def send(self, *pieces: bytes) -> None:
         """Writes pieces so that the client reads them one by one."""
         for piece in pieces:
+            if self.writer.transport.is_closing():
+                raise ConnectionResetError  # uvloop would raise something else
             self.writer.write(piece)
             await self.writer.drain()
             await turns(3)
@@ -164,10 +166,11 @@ async def ask(
         try:
             while data := await upstream.read_some():
                 found += data
+            upstream.release()
         except Broken as error:
-            upstream.close()
             return Got(upstream.status, bytes(found), error, tuple(upstream.headers))
-        upstream.release()
+        finally:
+            upstream.close()  # after a release nothing happens
         return Got(upstream.status, bytes(found), None, tuple(upstream.headers))
 
 
@@ -180,7 +183,7 @@ async def turns(count: int) -> None:
 async def eventually(holds: Callable[[], bool], within_s: float = 10.0) -> None:
     """Waits until a condition holds."""
     async with asyncio.timeout(within_s):
-        while not holds():
+        while not holds():  # noqa: ASYNC110 (it is a server's or a transport's state, which has no event)
             await asyncio.sleep(0.001)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from gateway.mock import MockBackend
 from tests.support.asking import CHAT, question
-from tests.support.running import Running, config_for, running
+from tests.support.running import config_for, running
 from tests.support.stored import until_stored
 
 
@@ -113,14 +113,6 @@ async def test_its_folder_is_not_there_at_the_start(mock: MockBackend, tmp_path:
         database.parent.mkdir()
         assert [row["id"] for row in await until_stored(database, 2)] == ids
         await until_degraded(client, None)
-
-
-async def test_the_file_is_deleted(client: httpx.AsyncClient, gateway: Running, database: Path) -> None:
-    await chats(client, 1)
-    await until_stored(database, 1)
-    await asyncio.to_thread(database.unlink)
-    ids = await chats(client, 2)
-    assert [row["id"] for row in await until_stored(database, 2)] == ids
 
 
 async def test_without_storage_nothing_is_kept(mock: MockBackend, tmp_path: Path) -> None:

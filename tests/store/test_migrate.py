@@ -61,13 +61,13 @@ def test_alembic_and_the_gateway_agree_on_the_versions() -> None:
     assert all(len(revision) <= 32 for revision in line)
 
 
-def test_several_at_once_take_turns(tmp_path: Path) -> None:
+def test_two_at_once_take_turns(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-m", "gateway.store.migrate", "--url", f"sqlite:///{tmp_path / 'd.db'}", "--json"]
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in "ab"]
     told = [process.communicate(timeout=60) for process in started]
-    assert [process.returncode for process in started] == [0, 0, 0], told
+    assert [process.returncode for process in started] == [0, 0], told
     befores = [json.loads(out)["before"] for out, _ in told]
-    assert sorted(befores, key=str) == [HEAD, HEAD, None], "exactly one of them did it"
+    assert sorted(befores, key=str) == [HEAD, None], "exactly one of them did it"
 
 
 def test_all_or_nothing(tmp_path: Path) -> None:

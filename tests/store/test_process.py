@@ -18,7 +18,8 @@ from gateway.mock import MockBackend
 from tests.support.asking import CHAT, question
 from tests.support.engine import Started, trilemma
 from tests.support.running import KEY, config_for
-from tests.support.stored import stored, until_so, until_stored
+from tests.support.stored import stored, until_stored
+from tests.support.waiting import until
 
 
 @contextlib.asynccontextmanager
@@ -77,7 +78,7 @@ async def test_a_stopped_gateway_stores_what_waits(mock: MockBackend, database: 
             ids = await chats(client, 500, at_once=16)
             assert (await client.get("/health")).status_code == 200
             started.process.send_signal(signal.SIGTERM)
-            await until_so(lambda: not started.answers("/health"), "it takes no more requests")
+            await until(lambda: not started.answers("/health"), "it takes no more requests", 20)
             assert stored(database) == []
             other.execute("ROLLBACK")
         assert await asyncio.to_thread(started.process.wait, 30) == 0

@@ -14,6 +14,12 @@ from typing import Any
 from tests.support.running import KEY
 
 
+def request(body: bytes, path: str = "/v1/chat/completions", *headers: str) -> bytes:
+    """A whole POST with the test's key; `headers` are more lines."""
+    lines = (f"POST {path} HTTP/1.1", "host: test", f"authorization: Bearer {KEY}", "content-type: application/json", *headers)
+    return "".join(f"{line}\r\n" for line in (*lines, f"content-length: {len(body)}", "")).encode() + body
+
+
 @dataclass
 class Raw:
     """An answer. Header names are in lower case; of a repeated one the last counts."""
@@ -41,9 +47,8 @@ class Wire:
         self.writer.write(data)
 
     def post(self, body: bytes, path: str = "/v1/chat/completions", *headers: str) -> None:
-        """A whole POST with the test's key; `headers` are more lines."""
-        lines = "".join(f"{line}\r\n" for line in (f"authorization: Bearer {KEY}", "content-type: application/json", *headers))
-        self.send(f"POST {path} HTTP/1.1\r\nhost: test\r\n{lines}content-length: {len(body)}\r\n\r\n".encode() + body)
+        """Sends `request(...)`."""
+        self.send(request(body, path, *headers))
 
     async def answer(self) -> Raw:
         """The next whole answer."""

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from gateway.app import App, create_app
-from gateway.config.load import parse
+from gateway.config.load import Loaded, load_checked
 from gateway.config.schema import Server as Settings
 from gateway.http.server import Server, listening
 from gateway.serving.call import Receipt
@@ -73,7 +73,12 @@ async def running(config: dict[str, Any], state_dir: Path) -> AsyncIterator[Runn
         settled.append(receipt)
         changed.set()
 
-    app = create_app(lambda: parse(json.dumps(run.config), {}, "test.yaml", state_dir), state_dir, settle)
+    def read() -> Loaded:
+        file = state_dir / "trilemma.yaml"
+        file.write_text(json.dumps(run.config))
+        return load_checked(file, {})
+
+    app = create_app(read, state_dir, settle)
     run = Running("", app, config, settled, changed)
     settings = Settings.model_validate(config["server"])
     with listening(settings) as sock:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from tests.support.waiting import until
 
 
 def stored(file: Path) -> list[dict[str, Any]]:
@@ -30,16 +30,6 @@ async def until_stored(file: Path, count: int) -> list[dict[str, Any]]:
         rows[:] = stored(file) if file.exists() else []
         return len(rows) >= count
 
-    await until_so(enough, f"{count} rows are stored")
+    await until(enough, f"{count} rows are stored", 20)
     assert len(rows) == count
     return rows
-
-
-async def until_so(condition: Callable[[], bool], what: str, within_s: float = 20.0) -> None:
-    """Asks again and again, while the loop goes on, until it is so; fails with `what` when it never was."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(within_s):
-            while not condition():  # noqa: ASYNC110 (another process, or thread, changes it)
-                await asyncio.sleep(0.02)
-            return
-    raise AssertionError(f"not within {within_s:g} s: {what}")

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.serving.options import Options, options
+from gateway.wire.errors import ApiError
+
+
+def asked(body: Any = None, **headers: str) -> Options:
+    pairs = [(b"x-trilemma-" + name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    return options(b"" if body is None else json.dumps(body).encode(), [(b"host", b"x"), *pairs])
+
+
+def refused(body: Any = None, **headers: str) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        asked(body, **headers)
+    assert caught.value.status == 400
+    return caught.value
+
+
+def test_nothing_asked() -> None:
+    assert asked() == Options()
+    assert options(b"null", ()) == Options()
+    assert asked({}) == Options()
+
+
+def test_the_body_is_read() -> None:
+    body = {"policy": "split", "strategy": "single", "deadline_ms": 1500, "session_id": "s", "tags": {"team": "a"}}
+
+    assert asked(body) == Options(policy="split", strategy="single", deadline_ms=1500, session_id="s", tags={"team": "a"})
+
+
+def test_a_header_wins_over_the_body_and_leaves_the_rest() -> None:
+    body = {"policy": "split", "strategy": "vote", "deadline_ms": 1500}
+
+    assert asked(body, strategy=" single ", deadline_ms=" 20 ") == Options(policy="split", strategy="single", deadline_ms=20)
+    assert asked(body, strategy="") == Options(policy="split", strategy="vote", deadline_ms=1500)
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "code"),
+    [
+        ({"nope": 1}, "trilemma.nope", "caller_unknown_parameter"),
+        ({"deadline": 1}, "trilemma.deadline", "caller_unknown_parameter"),
+        ({"k" * 5_000: 1}, "trilemma." + "k" * 100, "caller_unknown_parameter"),
+        ([], "trilemma", "caller_invalid_value"),
+        ("x", "trilemma", "caller_invalid_value"),
+        (True, "trilemma", "caller_invalid_value"),
+        ({"policy": 1}, "trilemma.policy", "caller_invalid_value"),
+        ({"deadline_ms": "5"}, "trilemma.deadline_ms", "caller_invalid_value"),
+        ({"deadline_ms": 0}, "trilemma.deadline_ms", "caller_invalid_value"),
+        ({"deadline_ms": -1}, "trilemma.deadline_ms", "caller_invalid_value"),
+        ({"deadline_ms": 86_400_001}, "trilemma.deadline_ms", "caller_invalid_value"),
+        ({"deadline_ms": 10**40}, "trilemma.deadline_ms", "caller_invalid_value"),
+        ({"deadline_ms": 1.5}, "trilemma.deadline_ms", "caller_invalid_value"),
+        ({"tags": ["a"]}, "trilemma.tags", "caller_invalid_value"),
+        ({"tags": {"a": 1}}, "trilemma.tags[...]", "caller_invalid_value"),
+        ({"tags": {str(i): "x" for i in range(17)}}, "trilemma.tags", "caller_invalid_value"),
+    ],
+)
+def test_what_is_wrong_is_named(body: Any, param: str, code: str) -> None:
+    error = refused(body)
+
+    assert (error.param, error.code) == (param, code)
+    assert len(error.body()) < 600
+
+
+@pytest.mark.parametrize("value", ["", "abc", "-1", "1.5", "1e3", "٣", "0", "9" * 12, "86400001"])
+def test_a_deadline_in_a_header_is_whole_milliseconds(value: str) -> None:
+    refused(deadline_ms=value)
+
+
+def test_an_unknown_header_of_ours_is_named() -> None:
+    error = refused(deadlin="5")
+
+    assert (error.code, error.param) == ("caller_unknown_parameter", "x-trilemma-deadlin")
+
+
+@settings(deadline=None)
+@given(body=st.recursive(st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5)), lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=5), inner), max_leaves=5))
+def test_any_body_object_is_read_or_refused(body: Any) -> None:
+    try:
+        asked(body)
+    except ApiError as error:
+        assert error.status == 400
+        json.loads(error.body())
