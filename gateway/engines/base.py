@@ -155,6 +155,9 @@ class Adapter(Protocol):
     def models(self, answer: Json) -> list[ModelInfo]:
         """What GET /v1/models lists. Raises UnexpectedAnswerError."""
 
+    def is_caller_fault(self, status: int, answer: Json) -> bool:
+        """Whether an error that the engine calls its own (5xx) is about what the caller sent: clients would retry it in vain."""
+
     def is_context_overflow(self, status: int, answer: Json) -> bool:
         """Whether the request was too long for this model, though another with more context might serve it."""
 

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from gateway.engines import logprobs
 from gateway.engines.base import Call, Capabilities, Json, Steps, TokenLogprob, UnexpectedAnswerError
-from gateway.engines.openai import OpenAIAdapter, ids, plain_text, positive, with_prefix
+from gateway.engines.openai import OpenAIAdapter, error_message, ids, plain_text, positive, with_prefix
 
 _TEMPLATE_FIELDS = ("messages", "tools", "chat_template_kwargs", "add_generation_prompt")
 
@@ -18,6 +19,8 @@ _BIAS = 1_000.0
 
 _RANKS = (300, 1_000_000)
 """How many of the likeliest tokens are listed when a token is looked for among them: first some, then all there are."""
+
+_CALLER_FAULT = re.compile(r"Failed to parse |input \(\d+ tokens\) is too large|\w+ input is not supported")
 
 
 class LlamaCppAdapter(OpenAIAdapter):
@@ -33,6 +36,10 @@ class LlamaCppAdapter(OpenAIAdapter):
         include_usage=True,
         checks_model_name=False,
     )
+
+    def is_caller_fault(self, status: int, answer: Json) -> bool:
+        # Messages and tools of a wrong shape, images to a text model and inputs above the batch size are all 500 here.
+        return status == 500 and _CALLER_FAULT.match(error_message(answer)) is not None
 
     def continue_final(self, body: Json, prefix: str) -> Json:
         # A last assistant message is continued without asking. Two of them are refused; an empty one spoils the prompt:

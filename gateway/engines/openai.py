@@ -108,6 +108,9 @@ class OpenAIAdapter:
         # Not in OpenAI's own answer: vLLM and SGLang, OpenRouter, Groq.
         return positive(entry.get("max_model_len"), entry.get("context_length"), entry.get("context_window"))
 
+    def is_caller_fault(self, status: int, answer: Json) -> bool:
+        return False
+
     def is_context_overflow(self, status: int, answer: Json) -> bool:
         if status not in (400, 413, 422):
             return False
@@ -163,6 +166,11 @@ def plain_text(content: Any) -> str:
         raise UnsupportedError("an assistant message that holds more than text cannot be continued")
     # One string, for engines differ in what they put between parts.
     return "\n".join(part["text"] for part in content)
+
+
+def error_message(answer: Json) -> str:
+    """The message of an error answer."""
+    return _text(_error(answer).get("message"))
 
 
 def _error(answer: Json) -> Json:

@@ -7,6 +7,7 @@ import time
 
 import msgspec
 
+from gateway.engines.openai import error_message
 from gateway.pool.backend import Backend, least_loaded
 from gateway.pool.transport import Broken, ConnectFailed, TimedOut, Transport, TransportError, Upstream
 from gateway.serving.call import Answer, Call, Receipt
@@ -140,7 +141,7 @@ async def _answer(upstream: Upstream, exchange: Exchange, errand: Errand, receip
     if opaque:
         receipt.outcome = "ok" if status < 400 else "backend_error"
     elif status >= 400:
-        data, headers = _refused(status, data, headers, receipt)
+        status, data, headers = _refused(exchange.backend, status, data, headers, receipt)
     else:
         status = _read_answer(data, kind, errand, receipt)
     receipt.status = status
@@ -163,14 +164,17 @@ async def _held(exchange: Exchange) -> tuple[bytes, bool]:
     return parts[0] if len(parts) == 1 else b"".join(parts), True
 
 
-def _refused(status: int, data: bytes, headers: list[Header], receipt: Receipt) -> tuple[bytes, list[Header]]:
+def _refused(backend: Backend, status: int, data: bytes, headers: list[Header], receipt: Receipt) -> tuple[int, bytes, list[Header]]:
     """A backend's own error: its JSON stays; HTML, text or nothing becomes the envelope with a short excerpt."""
+    error = json_object(data)
+    if error is not None and status >= 500 and backend.adapter.is_caller_fault(status, error):
+        raise ApiError(400, "caller_invalid_value", error_message(error))
     receipt.outcome = "caller_error" if status < 500 and status not in (408, 429) else "backend_error"
-    if json_object(data) is not None:
-        return data, headers
+    if error is not None:
+        return status, data, headers
     excerpt = " ".join(_TAGS.sub(" ", data[:4096].decode("utf-8", "replace")).split())[:200]
     message = f"The backend answered with status {status}" + (f": {excerpt}" if excerpt else ".")
-    return envelope(status, "backend_error", message), [h for h in headers if h[0] != b"content-type"] + [JSON]
+    return status, envelope(status, "backend_error", message), [h for h in headers if h[0] != b"content-type"] + [JSON]
 
 
 def _usage_refused(backend: Backend, answer: Answer) -> bool:

@@ -3,8 +3,8 @@
 Only whole events are passed, so that an error event can always follow; an event that arrives in one read costs a few scans and no copy.
 
 Engines put what concerns the whole answer (vLLM its `system_fingerprint`, llama.cpp its `timings`) into their last chunk: the usage chunk
-when usage is asked for, else the one with the finish reason. When the usage chunk is dropped, those members move back to where a client that
-asked directly finds them; so the chunk with the finish reason waits for the event after it.
+when usage is asked for, else the one with the finish reason. When the usage chunk is dropped, those members move back to where a client
+that asked directly finds them; so the chunk with the finish reason waits for the event after it.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def test_the_plan_is_where_the_uniform_falls(propensities: list[float], floor: f
 def test_at_the_ends_of_the_interval_no_plan_of_probability_zero_is_drawn(
     propensities: tuple[float, ...], u: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("policies.draw.uniform", lambda decision_id, seed: u)
+    monkeypatch.setattr("policies.draw.uniform", lambda *_: u)
 
     assert propensities[draw(propensities, 0.0, "id", 0).chosen] > 0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 OK = b"HTTP/1.1 200 OK\r\n"
 HELLO = OK + b"content-length: 5\r\n\r\nhello"
 
-
 # name -> (bytes, status, body); the connection stays open
 WHOLE: dict[str, tuple[bytes, int, bytes]] = {
     "content-length": (HELLO, 200, b"hello"),
@@ -44,7 +43,6 @@ UNTIL_CLOSED: dict[str, tuple[bytes, bytes]] = {
     "connection: close": (OK + b"connection: close\r\n\r\nhello", b"hello"),
 }
 
-
 # no answers
 BROKEN: dict[str, bytes] = {
     "garbage": b"\x16\x03\x01\x02\x00 hello\r\n\r\n",
@@ -78,14 +76,14 @@ BROKEN: dict[str, bytes] = {
 }
 
 
-# answers whose connection must not be used again
-NOT_REUSED: dict[str, bytes] = {
-    "connection: close": OK + b"connection: close\r\ncontent-length: 5\r\n\r\nhello",
-    "HTTP/1.0": b"HTTP/1.0 200 OK\r\ncontent-length: 5\r\n\r\nhello",
-    "garbage after it": HELLO + b"garbage",
-    "part of an answer after it": HELLO + b"HTTP/1.1 2",
-    "another answer after it": HELLO + OK + b"content-length: 6\r\n\r\nsecond",
-    "an unfinished answer after it": HELLO + OK + b"content-length: 60\r\n\r\nsecond",
-    "body after no content": b"HTTP/1.1 204 No Content\r\n\r\nhello",
-    "chunks after the last": OK + b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+# name -> (bytes, body); the connection behind the answer must not be used again
+NOT_REUSED: dict[str, tuple[bytes, bytes]] = {
+    "connection: close": (OK + b"connection: close\r\ncontent-length: 5\r\n\r\nhello", b"hello"),
+    "HTTP/1.0": (b"HTTP/1.0 200 OK\r\ncontent-length: 5\r\n\r\nhello", b"hello"),
+    "garbage after it": (HELLO + b"garbage", b"hello"),
+    "part of an answer after it": (HELLO + b"HTTP/1.1 2", b"hello"),
+    "another answer after it": (HELLO + OK + b"content-length: 6\r\n\r\nsecond", b"hello"),
+    "an unfinished answer after it": (HELLO + OK + b"content-length: 60\r\n\r\nsecond", b"hello"),
+    "body after no content": (b"HTTP/1.1 204 No Content\r\n\r\nhello", b""),
+    "chunks after the last": (OK + b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n5\r\nhello\r\n0\r\n\r\n", b"hello"),
 }

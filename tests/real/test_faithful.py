@@ -132,6 +132,27 @@ def test_a_refusal_is_the_engine_s_own(stack: Started, case: str) -> None:
     assert relayed == direct
 
 
+IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}
+CALLER_FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "a message without a role": (CHAT, chat(messages=[{"content": "hi"}])),
+    "a role that is no text": (CHAT, chat(messages=[{"role": 5, "content": "hi"}])),
+    "tools no list": (CHAT, chat(tools="x")),
+    "an image for a text model": (CHAT, chat(messages=[IMAGE])),
+    "an input above the batch size": (EMBEDDINGS, {"model": STRONG, "input": "word " * 3000}),
+}
+
+
+@pytest.mark.parametrize("case", CALLER_FAULTS)
+def test_bad_input_that_the_engine_calls_its_own_fault_is_the_caller_s(stack: Started, case: str) -> None:
+    """llama.cpp says 500, which clients try again; the gateway says 400, in the engine's words."""
+    path, body = CALLER_FAULTS[case]
+    direct, relayed = both(stack, path, body)
+    assert (direct.status, relayed.status) == (500, 400)
+    error = json.loads(relayed.body)["error"]
+    assert error["message"] == json.loads(direct.body)["error"]["message"]
+    assert (error["type"], error["code"]) == ("invalid_request_error", "caller_invalid_value")
+
+
 @pytest.mark.parametrize("extra", [{}, USAGE], ids=["plain", "usage"])
 @pytest.mark.parametrize(("path", "body"), [(CHAT, chat(n=2, stream=True)), (COMPLETIONS, text(n=2, stream=True))], ids=["chat", "text"])
 def test_the_events_of_each_choice_are_the_engine_s_own(stack: Started, path: str, body: dict[str, Any], extra: dict[str, Any]) -> None:

@@ -82,7 +82,13 @@ def test_an_unknown_header_of_ours_is_named() -> None:
 
 
 @settings(deadline=None)
-@given(body=st.recursive(st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5)), lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=5), inner), max_leaves=5))
+@given(
+    body=st.recursive(
+        st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5)),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=5), inner),
+        max_leaves=5,
+    )
+)
 def test_any_body_object_is_read_or_refused(body: Any) -> None:
     try:
         asked(body)

@@ -11,7 +11,7 @@ from gateway.serving.state import RealModel, State, VirtualModel, build
 from gateway.wire.errors import ApiError
 from gateway.wire.usage import Rates
 
-DIGESTS = ["%064x" % number for number in range(1, 9)]
+DIGESTS = [f"{number:064x}" for number in range(1, 9)]
 
 
 def config(**sections: Any) -> Config:
@@ -29,7 +29,9 @@ def config(**sections: Any) -> Config:
             "split": {"type": "weighted", "params": {"weights": {"s": 1, "l": 3}}, "floor": 0.1, "seed": 7},
             "other": {"type": "fixed", "params": {"plan": "elsewhere"}},
         },
-        "virtual_models": {"auto": {"policy": "split", "plans": {"s": {"model": "fast"}, "l": {"model": "large"}}, "caps": {"deadline_ms": 500}}},
+        "virtual_models": {
+            "auto": {"policy": "split", "plans": {"s": {"model": "fast"}, "l": {"model": "large"}}, "caps": {"deadline_ms": 500}}
+        },
         "keys": [{"name": "one", "sha256": DIGESTS[0]}],
     }
     return parse(json.dumps(base | sections), {}).config

@@ -59,12 +59,21 @@ def test_what_an_http_client_writes_is_read_as_another_parser_reads_it(fields: d
 
     assert field(body, kind) == model.encode()
     parsed = BytesParser(policy=HTTP).parsebytes(b"Content-Type: " + kind + b"\r\n\r\n" + body)
-    (value,) = [each.get_payload(decode=True) for each in parsed.iter_parts() if each.get_param("name", header="content-disposition") == "model"]
+    (value,) = [
+        each.get_payload(decode=True) for each in parsed.iter_parts() if each.get_param("name", header="content-disposition") == "model"
+    ]
     assert value == model.encode()
 
 
 @FUZZ
-@given(body=st.lists(st.sampled_from([b"--b", b"\r\n", b"--", b"model", AUDIO, part("model", b"m"), b'content-disposition: form-data; name="model"', b"x"]), max_size=8))
+@given(
+    body=st.lists(
+        st.sampled_from(
+            [b"--b", b"\r\n", b"--", b"model", AUDIO, part("model", b"m"), b'content-disposition: form-data; name="model"', b"x"]
+        ),
+        max_size=8,
+    )
+)
 def test_no_form_is_a_crash(body: list[bytes]) -> None:
     text = b"".join(body)
     try:
@@ -118,6 +127,8 @@ def test_a_form_has_one_boundary(kind: bytes) -> None:
     refused(form(part("model", b"m")), kind)
 
 
-@pytest.mark.parametrize("kind", [b'multipart/form-data; boundary="b"', b"Multipart/Form-Data;boundary=b", b"multipart/form-data; charset=utf-8; boundary=b"])
+@pytest.mark.parametrize(
+    "kind", [b'multipart/form-data; boundary="b"', b"Multipart/Form-Data;boundary=b", b"multipart/form-data; charset=utf-8; boundary=b"]
+)
 def test_a_boundary_may_be_quoted(kind: bytes) -> None:
     assert field(form(part("model", b"m")), kind) == b"m"

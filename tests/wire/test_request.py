@@ -15,7 +15,9 @@ FUZZ = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCh
 CANARY = "canary-7f3a"
 
 # Keys and texts that look like the places that are changed.
-decoys = st.sampled_from(["model", "stream", "stream_options", "trilemma", "include_usage", 'a"model', "model\\", '"model": "x"', "é漢🙂", "x", ""])
+decoys = st.sampled_from(
+    ["model", "stream", "stream_options", "trilemma", "include_usage", 'a"model', "model\\", '"model": "x"', "é漢🙂", "x", ""]
+)
 texts = st.one_of(decoys, st.text(max_size=5))
 values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(allow_nan=False, allow_infinity=False), texts),
@@ -23,7 +25,9 @@ values = st.recursive(
     max_leaves=6,
 )
 others = st.dictionaries(texts.filter(lambda key: key not in Fields.__struct_fields__), values, max_size=3)
-stream_options = st.one_of(st.none(), st.fixed_dictionaries({}, optional={"include_usage": st.sampled_from([None, True, False]), "x": values}))
+stream_options = st.one_of(
+    st.none(), st.fixed_dictionaries({}, optional={"include_usage": st.sampled_from([None, True, False]), "x": values})
+)
 
 
 @st.composite
@@ -318,7 +322,12 @@ def by_hand(body: bytes, model: str | None, ask_usage: bool) -> bytes:
             True,
             '{"stream_options": {"x": [1, 2],"include_usage":true}, "model": "m"}',
         ),
-        ('{"a": {"stream_options": {}}, "model": "m"}', None, True, '{"stream_options":{"include_usage":true},"a": {"stream_options": {}}, "model": "m"}'),
+        (
+            '{"a": {"stream_options": {}}, "model": "m"}',
+            None,
+            True,
+            '{"stream_options":{"include_usage":true},"a": {"stream_options": {}}, "model": "m"}',
+        ),
         ('{"a": {"model": "m"}, "\\u006dodel": "m"}', "w", False, '{"a": {"model": "m"}, "\\u006dodel": "w"}'),
         ('{"say \\"model": "m", "mode\\u006C": "m"}', "w", False, '{"say \\"model": "m", "mode\\u006C": "w"}'),
         (

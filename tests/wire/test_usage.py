@@ -66,7 +66,10 @@ def test_a_cost_lies_between_all_cached_and_none(prompt: int, cached: int, compl
         ({"prompt_tokens": "20", "completion_tokens": "7"}, Usage(prompt=20, completion=7)),
         ({"prompt_tokens": 20.0, "completion_tokens": 7.0}, Usage(prompt=20, completion=7)),
         ({"input_tokens": 20, "output_tokens": 7, "input_tokens_details": {"cached_tokens": 4}}, Usage(prompt=20, cached=4, completion=7)),
-        ({"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 9}}, Usage(prompt=5, cached=5, completion=1)),
+        (
+            {"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 9}},
+            Usage(prompt=5, cached=5, completion=1),
+        ),
         ({"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": None}, Usage(prompt=5, completion=1)),
         ({"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": [9]}, Usage(prompt=5, completion=1)),
         ({"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": "x"}}, Usage(prompt=5, completion=1)),
