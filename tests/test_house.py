@@ -83,10 +83,11 @@ def changeable(module: ast.Module) -> Iterator[tuple[int, str]]:
     for node in ast.walk(module):
         if isinstance(node, ast.Global):
             yield node.lineno, ast.unparse(node)
+    names = {ast.unparse(node.targets[0]): ast.unparse(node.value) for node in module.body if isinstance(node, ast.Assign)}
     for node in module.body:
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None and is_container(node.value):
             annotation = ast.unparse(node.annotation) if isinstance(node, ast.AnnAssign) else ""
-            if not annotation.removeprefix("Final[").startswith(READ_ONLY):
+            if not names.get(annotation, annotation).removeprefix("Final[").startswith(READ_ONLY):
                 yield node.lineno, ast.unparse(node)[:100]
         elif isinstance(node, ast.FunctionDef) and any("cache" in ast.unparse(decorator) for decorator in node.decorator_list):
             yield node.lineno, f"{node.name} remembers"
@@ -114,6 +115,8 @@ def is_container(value: ast.expr) -> bool:
         ("def f():\n    global x\n    x = 1", 1),
         ("@lru_cache\ndef f():\n    return 1", 1),
         ("x: Mapping[str, int] = {}\ny: Final[Sequence[int]] = [1]\nz = (1, 2)\nw = frozenset({1})\nv = w | {2}", 0),
+        ("Table = Mapping[str, int]\nx: Table = {}", 0),
+        ("Table = dict[str, int]\nx: Table = {}", 1),
         ("def f():\n    x = []\n    return x", 0),
     ],
 )

@@ -57,38 +57,64 @@ for _path, _summary, _model in schema.INFERENCE:
         tags=["inference"],
         operation_id=_path.removeprefix("/v1/").replace("/", "_"),
         openapi_extra=schema.body(_model),
-        responses=dict(schema.ANSWERS),
+        responses=schema.documented(schema.ANSWERS),
         response_class=Response,
+        dependencies=[schema.KEYED],
     )
 
 
-@router.get("/v1/models", tags=["models"], summary="Models this key may use", responses=dict(schema.ERRORS))
+@router.get(
+    "/v1/models",
+    tags=["models"],
+    operation_id="list_models",
+    summary="Models this key may use",
+    responses=schema.documented(schema.MODELS),
+    dependencies=[schema.KEYED],
+)
 async def list_models(request: Request) -> JSONResponse:
     """Real models first, then aliases and virtual models."""
     return JSONResponse({"object": "list", "data": models.cards(gateway_of(request).state, caller(request, "inference"))})
 
 
-@router.get("/v1/models/{model:path}", tags=["models"], summary="One model", responses=dict(schema.ERRORS))
-async def get_model(request: Request, model: str) -> JSONResponse:
+@router.get(
+    "/v1/models/{model:path}",
+    tags=["models"],
+    operation_id="get_model",
+    summary="One model",
+    responses=schema.documented(schema.MODEL),
+    openapi_extra=dict(schema.MODEL_NAME),
+    dependencies=[schema.KEYED],
+)
+async def get_model(request: Request) -> JSONResponse:
     """A model's card; its name may hold slashes."""
     principal = caller(request, "inference")
+    model: str = request.path_params["model"]
     state = gateway_of(request).state
     if model not in state.names or not principal.may_use(model):
         raise model_not_found(model)
     return JSONResponse(models.card(state, model))
 
 
-@router.get("/health", tags=["health"], summary="The process lives")
-async def health() -> dict[str, str]:
+@router.get(
+    "/health",
+    tags=["health"],
+    operation_id="health",
+    summary="The process lives",
+    responses=schema.documented(schema.HEALTH),
+    openapi_extra=dict(schema.PUBLIC),
+)
+async def health() -> JSONResponse:
     """Never depends on a backend or the database."""
-    return {"status": "ok", "version": __version__}
+    return JSONResponse({"status": "ok", "version": __version__})
 
 
 @router.get(
     "/ready",
     tags=["health"],
+    operation_id="ready",
     summary="Every real model has a backend that answered",
-    responses={503: {"description": "Not yet; with the reasons"}},
+    responses=schema.documented(schema.READY),
+    openapi_extra=dict(schema.PUBLIC),
 )
 async def ready(request: Request) -> JSONResponse:
     """200 or 503 with the reasons. `degraded`: what does not work although requests are served."""

@@ -7,6 +7,7 @@ to backends directly, and reads less strictly: a body without framing counts as 
 
 from __future__ import annotations
 
+import asyncio
 import io
 from collections.abc import Sequence
 from functools import lru_cache
@@ -107,6 +108,10 @@ class AiohttpUpstream:
         self.status = response.status
         self.headers: Sequence[Header] = [(name.lower(), value) for name, value in response.raw_headers]
         open_.add(self)
+        if response.connection is not None and response.connection.protocol is not None:
+            closed = response.connection.protocol.closed
+            if closed is not None:
+                closed.add_done_callback(self._lost)
 
     async def read_some(self) -> bytes:
         """See Upstream.read_some."""
@@ -124,6 +129,13 @@ class AiohttpUpstream:
         """See Upstream.close."""
         self._open.discard(self)
         self._response.close()
+
+    def _lost(self, closed: asyncio.Future[None]) -> None:
+        """The connection is gone. When that was because of a malformed chunk, aiohttp lets the reader wait for ever."""
+        closed.exception()
+        content = self._response.content
+        if not content.is_eof() and content.exception() is None:
+            content.set_exception(aiohttp.ClientPayloadError("the body ended early"))
 
 
 def _text(value: bytes) -> str:

@@ -148,8 +148,8 @@ class Http1Transport:
         tls = parts.scheme == "https"
         port = (443 if tls else 80) if parts.port is None else parts.port
         authority = (f"[{host}]" if ":" in host else host) + ("" if parts.port is None else f":{port}")
-        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        start = f"{method} {path} HTTP/1.1\r\nhost: {authority}".encode("ascii")
+        path = url.partition("://")[2][len(parts.netloc) :]  # as it is: urlsplit would lose an empty query
+        start = f"{method} {path if path.startswith('/') else '/' + path} HTTP/1.1\r\nhost: {authority}".encode("ascii")
         return Target(host, port, tls, self._idle.setdefault((host, port, tls), deque()), start)
 
 
@@ -233,10 +233,9 @@ class Reply:
         try:
             parser.feed_data(data)
         except httptools.HttpParserError as error:
-            refused = error.__context__
-            if isinstance(error, httptools.HttpParserCallbackError) and not isinstance(refused, _Refused):
+            if _our_fault(error):
                 raise
-            self.fail(str(refused or error))
+            self.fail(f"no answer: {error.__context__ or error}")
         if self._since_read > _CROWDED and not self._complete and self._connection is not None:
             if self._chunks:
                 self._connection.pause()
@@ -399,6 +398,11 @@ class _Connection(asyncio.Protocol):
         self.usable = False
         if self._reply is not None:
             self._reply.ended(reset=reset, race=self._reused and self.loop.time() - self.since < _RACE_S)
+
+
+def _our_fault(error: httptools.HttpParserError) -> bool:
+    """Whether a callback failed, and not because it refused."""
+    return isinstance(error, httptools.HttpParserCallbackError) and not isinstance(error.__context__, _Refused)
 
 
 def _ignore(_: object) -> None:

@@ -36,6 +36,10 @@ class Idempotency:
         self._ttl_s = ttl_s
         self._bytes = 0
 
+    def __len__(self) -> int:
+        """Answers kept and requests that run."""
+        return len(self._entries)
+
     async def once(self, caller: str, key: bytes, request: tuple[str, bytes], run: Callable[[], Awaitable[Answer]]) -> Answer:
         """The kept answer, or what `run` gives. request: method and target, and body, which must be the same each time.
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gateway.wire.errors import ApiError, Header
+from gateway.wire.errors import ApiError, Header, shown
 
 
 class Options(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -57,7 +57,7 @@ def _from_body(raw: bytes) -> Options:
         where = _AT.search(text)
         reason = _AT.sub("", text)
         if "unknown field" in reason and (field := _FIELD.search(reason)):
-            name = f"trilemma.{field.group(1)[:100]}"
+            name = f"trilemma.{shown(field.group(1))}"
             raise ApiError(400, "caller_unknown_parameter", f"Unknown parameter `{name}`.", param=name) from None
         raise _wrong(f"trilemma.{where.group(1)}" if where and where.group(1) else "trilemma", reason) from None
 
@@ -67,8 +67,8 @@ def _with_headers(found: Options, asked: dict[bytes, bytes]) -> Options:
     for header, value in asked.items():
         name = _HEADERS.get(header)
         if name is None:
-            shown = header.decode("latin-1")[:100]
-            raise ApiError(400, "caller_unknown_parameter", f"Unknown header `{shown}`.", param=shown)
+            named = shown(header.decode("latin-1"))
+            raise ApiError(400, "caller_unknown_parameter", f"Unknown header `{named}`.", param=named)
         text = value.decode("latin-1").strip()
         if name == "deadline_ms":
             if not (text.isascii() and text.isdigit() and len(text) < 12):

@@ -29,7 +29,7 @@ class Patience:
             data = await upstream.read_some()
     """
 
-    __slots__ = ("_deadline", "_expired", "_limit", "_loop", "_since", "_task", "_timer", "_waits")
+    __slots__ = ("_deadline", "_due", "_expired", "_limit", "_loop", "_since", "_task", "_timer", "_waits")
 
     def __init__(self, deadline: float = math.inf) -> None:
         self._loop = asyncio.get_running_loop()
@@ -41,6 +41,7 @@ class Patience:
         self._task: asyncio.Task[object] = task
         self._waits = False
         self._timer: asyncio.TimerHandle | None = None
+        self._due = math.inf
         self._expired: Bound | None = None
 
     def now(self) -> float:
@@ -62,7 +63,7 @@ class Patience:
             raise DeadlinePassed
         self._waits = True
         due = min(now + self._limit, self._deadline)
-        if self._timer is None or self._timer.when() > due:
+        if self._timer is None or self._due > due:
             self._arm(due)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -84,6 +85,8 @@ class Patience:
     def _arm(self, due: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        # Kept here: uvloop's handle of a timer that is due at once does not tell.
+        self._due = due
         self._timer = self._loop.call_at(due, self._fire)
 
     def _fire(self) -> None:

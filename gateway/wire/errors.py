@@ -93,11 +93,13 @@ def retry_after(seconds: float) -> tuple[Header, Header]:
 
 def model_not_found(name: str) -> ApiError:
     """404 that names only what was asked for."""
-    return ApiError(404, "model_not_found", f"The model `{_shown(name)}` does not exist or this key may not use it.", param="model")
+    return ApiError(404, "model_not_found", f"The model `{shown(name)}` does not exist or this key may not use it.", param="model")
 
 
-def _shown(name: str) -> str:
-    return name if len(name) <= 100 else name[:100] + "..."
+def shown(name: str) -> str:
+    """A caller's word as a message may show it: short, without characters that act on a terminal or turn the text around."""
+    short = name if len(name) <= 100 else name[:100] + "..."
+    return short if short.isprintable() else "".join(letter if letter.isprintable() else "\ufffd" for letter in short)
 
 
 _TYPES: Mapping[int, str] = {

@@ -8,7 +8,7 @@ import json
 import socket
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -169,9 +169,11 @@ async def test_while_another_request_waits_behind(mock: MockBackend, gateway: Ru
     async with wire(gateway.url) as client:
         client.post(ASK)
         await client.head()
-        await client.chunk()
         client.post(WHOLE)
-        await client.chunk()
+        sent = mock.requests[-1].events_sent + 5
+        seen = b""
+        while seen.count(b"data: ") < sent:  # said after the second request had come
+            seen += await client.chunk()
         leave(client)
         await left(mock, gateway)
     assert mock.total == 1
@@ -222,14 +224,19 @@ BIG = Behaviour(events=("x" * 10_000,) * 5_000, close_connection_after="header")
 """50 MB, as fast as they are taken."""
 
 
-async def slow(gateway: Running) -> Wire:
+@asynccontextmanager
+async def slow(gateway: Running) -> AsyncIterator[Wire]:
     """A client with a small window."""
     raw = socket.socket()
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
     raw.setblocking(False)
     host, port = gateway.url.removeprefix("http://").split(":")
     await asyncio.get_running_loop().sock_connect(raw, (host, int(port)))
-    return Wire(*await asyncio.open_connection(sock=raw, limit=1 << 16))
+    client = Wire(*await asyncio.open_connection(sock=raw, limit=1 << 16))
+    try:
+        yield client
+    finally:
+        client.close()
 
 
 async def stands_still(mock: MockBackend) -> int:
@@ -244,25 +251,24 @@ async def stands_still(mock: MockBackend) -> int:
 async def test_a_client_that_does_not_read_holds_the_backend_back(mock: MockBackend, gateway: Running) -> None:
     """Reading from the backend stops, memory does not grow with the answer; once the client reads, it gets all of it."""
     mock.script(BIG)
-    client = await slow(gateway)
     gc.collect()
-    tracemalloc.start()
-    try:
-        client.post(ASK)
-        await mock.wait_for(lambda m: m.in_flight == 1)
-        sent = await stands_still(mock)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert 0 < sent < 25_000_000, "what the sockets' own buffers take"
-    assert peak < 4_000_000
-    await client.head()
-    read = 0
-    last = b""
-    while piece := await client.chunk():
-        read += len(piece)
-        last = piece
-    client.close()
+    async with slow(gateway) as client:
+        tracemalloc.start()
+        try:
+            client.post(ASK)
+            await mock.wait_for(lambda m: m.in_flight == 1)
+            sent = await stands_still(mock)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert 0 < sent < 25_000_000, "what the sockets' own buffers take"
+        assert peak < 4_000_000
+        await client.head()
+        read = 0
+        last = b""
+        while piece := await client.chunk():
+            read += len(piece)
+            last = piece
     assert read == 5_000 * (10_000 + len("data: \n\n")) + len("data: [DONE]\n\n")
     assert last.endswith(b"data: [DONE]\n\n")
     await gateway.until_settled(1)
@@ -272,12 +278,12 @@ async def test_a_client_that_does_not_read_holds_the_backend_back(mock: MockBack
 async def test_it_may_leave_as_well(mock: MockBackend, gateway: Running, leave: Leave) -> None:
     """Also while the backend is held back."""
     mock.script(BIG)
-    client = await slow(gateway)
-    client.post(ASK)
-    await mock.wait_for(lambda m: m.in_flight == 1)
-    await stands_still(mock)
-    leave(client)
-    await left(mock, gateway)
+    async with slow(gateway) as client:
+        client.post(ASK)
+        await mock.wait_for(lambda m: m.in_flight == 1)
+        await stands_still(mock)
+        leave(client)
+        await left(mock, gateway)
 
 
 # -- many at once

@@ -81,7 +81,10 @@ async def test_the_same_again_changes_nothing(own: tuple[Running, httpx.AsyncCli
         {"virtual_models": {"auto": {"policy": "nobody", "plans": {"a": {"model": "mock-model"}}}}},
         {"virtual_models": {"auto": {"policy": "fixed", "plans": {"a": {"model": "nobody"}}}}},
         {"models": {"mock-model": {"aliases": ["mock-model"]}}},
-        {"policies": {"p": {"type": "weighted", "params": {"weights": {"a": -1}}}}},
+        {
+            "policies": {"p": {"type": "weighted", "params": {"weights": {"a": -1}}}},
+            "virtual_models": {"auto": {"policy": "p", "plans": {"a": {"model": "mock-model"}}}},
+        },
         {"keys": [{"name": "x", "sha256": "short"}]},
     ],
     ids=lambda change: next(iter(change)) if isinstance(change, dict) else None,

@@ -36,9 +36,9 @@ async def split(mock: MockBackend, tmp_path: Path) -> AsyncIterator[tuple[Runnin
         virtual_models={
             "auto": {"policy": "split", "plans": plans},
             "pinned": {"policy": "second", "plans": plans},
-            "first": {"policy": "fixed", "plans": plans},
+            "first": {"policy": "fixed", "plans": {"cheap": plans["cheap"]}},
             "exploring": {"policy": "explore", "plans": plans},
-            "hurried": {"policy": "fixed", "plans": plans, "caps": {"deadline_ms": 300}},
+            "hurried": {"policy": "second", "plans": plans, "caps": {"deadline_ms": 300}},
         },
     )
     async with running(config, tmp_path) as run, run.client() as client:

@@ -113,7 +113,10 @@ def test_at_the_ends_of_the_interval_no_plan_of_probability_zero_is_drawn(
 ) -> None:
     monkeypatch.setattr("policies.draw.uniform", lambda *_: u)
 
-    assert propensities[draw(propensities, 0.0, "id", 0).chosen] > 0
+    chosen = draw(propensities, 0.0, "id", 0).chosen
+
+    positive = [plan for plan, p in enumerate(propensities) if p > 0]
+    assert chosen == positive[0 if u == 0.0 else -1]
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.1, 0.5])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -26,3 +27,11 @@ async def watched() -> AsyncIterator[None]:
     yield
     await eventually(lambda: not {task for task in asyncio.all_tasks() - before if task is not asyncio.current_task()})
     assert not faults
+
+
+@pytest.fixture
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the environment says, backends are reached directly."""
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)

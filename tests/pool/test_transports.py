@@ -31,7 +31,7 @@ pytestmark = BOTH_LOOPS
 
 
 @pytest.fixture(params=["http1", "aiohttp"])
-async def transport(request: pytest.FixtureRequest) -> AsyncIterator[Transport]:
+async def transport(request: pytest.FixtureRequest, no_proxies: None) -> AsyncIterator[Transport]:
     made: Transport = Http1Transport() if request.param == "http1" else AiohttpTransport()
     yield made
     await made.close()

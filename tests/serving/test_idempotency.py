@@ -54,7 +54,7 @@ async def test_a_client_that_leaves_does_not_take_the_answer_from_the_one_that_w
 ) -> None:
     mock.script(Behaviour(never_answer=True))
     first = asyncio.create_task(client.post("/v1/chat/completions", json=CHAT, headers={"Idempotency-Key": "k"}))
-    await mock.wait_for(lambda m: m.in_flight == 1)
+    await mock.wait_for(lambda m: bool(m.requests_to("/v1/chat/completions")))
     second = asyncio.create_task(client.post("/v1/chat/completions", json=CHAT, headers={"Idempotency-Key": "k"}))
     await asyncio.sleep(0)
     first.cancel()
@@ -81,3 +81,67 @@ async def test_bounds() -> None:
     assert runs == 5
     with pytest.raises(ApiError):
         await kept.once("me", b"", ("/", b""), run)
+
+
+async def test_what_still_runs_keeps_no_answer_from_going() -> None:
+    """Bounds hold although the oldest request has not ended."""
+    release = asyncio.Event()
+
+    async def slow() -> Answer:
+        await release.wait()
+        return Answer(200, [], b"slow")
+
+    async def quick() -> Answer:
+        return Answer(200, [], b"x" * 10)
+
+    kept = Idempotency(entries=3, max_bytes=25)
+    first = asyncio.create_task(kept.once("me", b"slow", ("/", b""), slow))
+    await asyncio.sleep(0)
+    for number in range(10):
+        await kept.once("me", b"%d" % number, ("/", b""), quick)
+    assert len(kept) == 3
+    release.set()
+    assert (await first).body == b"slow"
+    assert (await kept.once("me", b"slow", ("/", b""), quick)).body == b"slow"
+
+
+async def test_one_that_outran_its_own_time_is_not_counted_twice() -> None:
+    """A request that runs for longer than answers are kept is run again by a repeat, and whichever ends last is kept."""
+    release = asyncio.Event()
+
+    async def slow() -> Answer:
+        await release.wait()
+        return Answer(200, [], b"slow")
+
+    async def quick() -> Answer:
+        return Answer(200, [], b"quick")
+
+    kept = Idempotency(ttl_s=0.0)
+    first = asyncio.create_task(kept.once("me", b"k", ("/", b""), slow))
+    await asyncio.sleep(0)
+    assert (await kept.once("me", b"k", ("/", b""), quick)).body == b"quick"
+    release.set()
+    assert (await first).body == b"slow"
+    assert len(kept) == 0
+
+
+@pytest.mark.parametrize("other", ["?a=2", ""])
+async def test_the_key_with_another_query_is_another_request(client: httpx.AsyncClient, other: str) -> None:
+    await client.post("/v1/chat/completions?a=1", json=CHAT, headers={"Idempotency-Key": "k"})
+    assert (await client.post("/v1/chat/completions" + other, json=CHAT, headers={"Idempotency-Key": "k"})).status_code == 409
+
+
+async def test_every_repeat_is_accounted_once(gateway: Running, client: httpx.AsyncClient, mock: MockBackend) -> None:
+    """One that got a kept answer, and one whose client left while it waited for the first: ended requests all, without tokens."""
+    await client.post("/v1/chat/completions", json=CHAT, headers={"Idempotency-Key": "k1"})
+    await client.post("/v1/chat/completions", json=CHAT, headers={"Idempotency-Key": "k1"})
+    assert [(each.status, each.outcome, each.usage is None) for each in gateway.settled] == [(200, "ok", False), (200, "ok", True)]
+    mock.script(Behaviour(delay_headers_s=1.0))
+    first = asyncio.create_task(client.post("/v1/chat/completions", json=CHAT, headers={"Idempotency-Key": "k2"}))
+    await mock.wait_for(lambda m: len(m.requests_to("/v1/chat/completions")) == 2)
+    async with gateway.client() as other:
+        with pytest.raises(httpx.ReadTimeout):
+            await other.post("/v1/chat/completions", json=CHAT, headers={"Idempotency-Key": "k2"}, timeout=0.4)
+    assert (await first).status_code == 200
+    await gateway.until_settled(4)
+    assert sorted(str(each.outcome) for each in gateway.settled[2:]) == ["client_closed", "ok"]

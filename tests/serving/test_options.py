@@ -47,7 +47,8 @@ def test_a_header_wins_over_the_body_and_leaves_the_rest() -> None:
     [
         ({"nope": 1}, "trilemma.nope", "caller_unknown_parameter"),
         ({"deadline": 1}, "trilemma.deadline", "caller_unknown_parameter"),
-        ({"k" * 5_000: 1}, "trilemma." + "k" * 100, "caller_unknown_parameter"),
+        ({"k" * 5_000: 1}, "trilemma." + "k" * 100 + "...", "caller_unknown_parameter"),
+        ({"k\x1b[31m": 1}, "trilemma.k\ufffd[31m", "caller_unknown_parameter"),
         ([], "trilemma", "caller_invalid_value"),
         ("x", "trilemma", "caller_invalid_value"),
         (True, "trilemma", "caller_invalid_value"),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+import uvloop
 
 from gateway.pool.transport import TimedOut
 from gateway.serving.patience import DeadlinePassed, Patience
@@ -225,3 +226,17 @@ async def test_patience_of_one_task_does_not_touch_another() -> None:
         return now()
 
     assert await asyncio.gather(impatient(), patient()) == [1.0, 5.0]
+
+
+def test_a_deadline_within_a_millisecond_on_the_product_s_loop() -> None:
+    """uvloop counts in milliseconds, and makes something else of a timer that is due at once."""
+
+    async def hurry() -> None:
+        patience = Patience(now() + 0.0004)
+        with pytest.raises(DeadlinePassed):
+            while True:
+                await wait(patience, 60.0, 0.0)
+        patience.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(hurry())

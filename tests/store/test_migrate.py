@@ -70,6 +70,24 @@ def test_two_at_once_take_turns(tmp_path: Path) -> None:
     assert sorted(befores, key=str) == [HEAD, None], "exactly one of them did it"
 
 
+def test_nobody_else_writes_between_looking_and_migrating(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The revision is read under the write lock; else two would find an empty database, and one of them fail."""
+    look = MigrationContext.get_current_revision
+    tried: list[str] = []
+
+    def look_and_try(context: MigrationContext) -> str | None:
+        with contextlib.closing(sqlite3.connect(tmp_path / "d.db", timeout=0, isolation_level=None)) as other:
+            try:
+                other.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                tried.append(str(error))
+        return look(context)
+
+    monkeypatch.setattr(MigrationContext, "get_current_revision", look_and_try)
+    migrate(tmp_path / "d.db")
+    assert tried == ["database is locked"]
+
+
 def test_all_or_nothing(tmp_path: Path) -> None:
     """A database in which the migration fails half-way is left as it was."""
     file = tmp_path / "d.db"

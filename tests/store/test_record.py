@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from gateway.mock import Behaviour, MockBackend
 from tests.support.asking import CHAT, MESSAGES, chunks, question
-from tests.support.running import DIGEST, Running
+from tests.support.running import DIGEST, KEY, Running
 from tests.support.stored import until_stored
 
 UNKNOWN = ("prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd")
@@ -54,10 +55,10 @@ async def test_a_chat(client: httpx.AsyncClient, database: Path, mock: MockBacke
 
 async def test_what_a_policy_chose(client: httpx.AsyncClient, database: Path) -> None:
     """3 : 1 by weights, of which a fifth is drawn evenly: 0.8 x 3/4 + 0.1, and 0.8 x 1/4 + 0.1."""
-    for _ in range(12):
-        await client.post(CHAT, json=question(model="auto"))
+    answers = [await client.post(CHAT, json=question(model="auto")) for _ in range(12)]
     rows = await until_stored(database, 12)
-    assert {row["served_model"]: round(row["propensity"], 9) for row in rows} == {"mock-model": 0.7, "other": 0.3}
+    assert [row["served_model"] for row in rows] == [answer.headers["x-trilemma-model"] for answer in answers]
+    assert all(row["propensity"] == pytest.approx({"mock-model": 0.7, "other": 0.3}[row["served_model"]]) for row in rows)
     assert {(row["requested_model"], row["policy"]) for row in rows} == {("auto", "split")}
 
 
@@ -149,6 +150,22 @@ async def test_rows_tell_the_configuration_they_ran_under(client: httpx.AsyncCli
     await client.post(CHAT, json=question())
     first, second = await until_stored(database, 2)
     assert second["config_hash"] == reloaded.json()["hash"] != first["config_hash"]
+
+
+async def test_a_reload_while_a_request_comes_in(client: httpx.AsyncClient, gateway: Running, database: Path) -> None:
+    """The configuration that served it counts, not the one that its head met."""
+    body = json.dumps(question()).encode()
+    reader, writer = await asyncio.open_connection(*httpx.URL(gateway.url).netloc.decode().split(":"))
+    head = f"POST {CHAT} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {KEY}\r\nexpect: 100-continue\r\ncontent-length: {len(body)}\r\n\r\n"
+    writer.write(head.encode())
+    assert b" 100 " in await reader.readline()  # so its head has been read
+    gateway.config["models"]["other"]["price"] = {"input": 5.0}
+    reloaded = await client.post("/admin/config/reload")
+    writer.write(body)
+    (row,) = await until_stored(database, 1)
+    assert row["config_hash"] == reloaded.json()["hash"]
+    writer.close()
+    await writer.wait_closed()
 
 
 async def test_another_database_waits_for_the_next_start(

@@ -73,8 +73,9 @@ async def running(config: dict[str, Any], state_dir: Path) -> AsyncIterator[Runn
         settled.append(receipt)
         changed.set()
 
+    file = state_dir.with_suffix(".yaml")
+
     def read() -> Loaded:
-        file = state_dir / "trilemma.yaml"
         file.write_text(json.dumps(run.config))
         return load_checked(file, {})
 

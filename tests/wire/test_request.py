@@ -11,7 +11,7 @@ from gateway.wire.errors import ApiError
 from gateway.wire.request import Fields, json_object, members, read, rewrite
 from tests.wire.json_text import Pairs, spelt, top_members
 
-FUZZ = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+FUZZ = settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 CANARY = "canary-7f3a"
 
 # Keys and texts that look like the places that are changed.
@@ -21,7 +21,9 @@ decoys = st.sampled_from(
 texts = st.one_of(decoys, st.text(max_size=5))
 values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(allow_nan=False, allow_infinity=False), texts),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3), st.fixed_dictionaries({"model": texts})
+    ),
     max_leaves=6,
 )
 others = st.dictionaries(texts.filter(lambda key: key not in Fields.__struct_fields__), values, max_size=3)
@@ -231,12 +233,31 @@ def test_no_refusal_repeats_the_body(body: str) -> None:
 @FUZZ
 @given(data=st.data(), key=st.sampled_from(["model", "stream", "trilemma"]))
 def test_a_key_that_decides_may_stand_once(data: st.DataObject, key: str) -> None:
-    value = {"model": "m", "stream": True, "trilemma": {}, "a": {"model": 1}}
+    value = {"model": "m", "stream": True, "trilemma": {}} | data.draw(st.sampled_from([{}, {"a": {"model": 1}}]))
     items = data.draw(st.permutations([*value.items(), (key, value[key])]))
 
     error = refused(data.draw(bodies(Pairs(items))))
 
     assert (error.code, error.param) == ("caller_invalid_json", key)
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ('{"model": "m", "model": "m"}', "model"),
+        ('{"model": "m", "stream": true, "stream": false}', "stream"),
+        ('{"trilemma": {}, "model": "m", "trilemma": null}', "trilemma"),
+        ('{"model": "m", "mod\\u0065l": "n"}', "model"),
+        ('{"model": "m", "\\u006Dodel": "n"}', "model"),
+        ('{"model": "m", "trilemma": {}, "\\u0074rilemma": {}}', "trilemma"),
+        ('{"model": "m", "max_tokens": 1, "max\\u005Ftokens": 2}', "max_tokens"),
+        ('{"model": "m", "other": 1, "oth\\u0065r": 2}', None),
+    ],
+)
+def test_no_spelling_hides_a_second_key(body: str, param: str | None) -> None:
+    error = refused(body.encode())
+
+    assert (error.code, error.param) == ("caller_invalid_json", param)
 
 
 def test_keys_that_only_look_like_it_may_stand_often() -> None:
@@ -328,6 +349,7 @@ def by_hand(body: bytes, model: str | None, ask_usage: bool) -> bytes:
             True,
             '{"stream_options":{"include_usage":true},"a": {"stream_options": {}}, "model": "m"}',
         ),
+        ('{"a": {"model": "m"}, "model": "m"}', "w", False, '{"a": {"model": "m"}, "model": "w"}'),
         ('{"a": {"model": "m"}, "\\u006dodel": "m"}', "w", False, '{"a": {"model": "m"}, "\\u006dodel": "w"}'),
         ('{"say \\"model": "m", "mode\\u006C": "m"}', "w", False, '{"say \\"model": "m", "mode\\u006C": "w"}'),
         (

@@ -14,7 +14,7 @@ from gateway.wire.usage import Usage
 from tests.wire.splits import cuts, reads
 from tests.wire.whatwg import dispatched
 
-FUZZ = settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+FUZZ = settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 HEAD = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 
 
@@ -235,16 +235,34 @@ def test_usage_so_far_is_known_when_the_answer_breaks_off() -> None:
         (CONTENT + b"data: [DO", True),
         (CONTENT + FINISH, False),
         (CONTENT + FINISH + SUMMARY, False),
+        (CONTENT + FINISH + SUMMARY * 3, False),
+        (FINISH + CONTENT, False),
+        (FINISH + CONTENT + CONTENT, True),  # of another choice
         (CONTENT + FINISH[:-2], True),  # never dispatched
         (CONTENT + FINISH[:-1], True),
         (CONTENT + DONE + b": bye\n\n", False),
-        (CONTENT + FINISH + b": a\n\n: b\n\n: c\n\n", False),
+        (CONTENT + FINISH + b": {a}\n\n: {b}\n\n: {c}\n\n", False),
         (CONTENT + b'data: {"error":{"message":"boom"}}\n\n', False),
     ],
 )
 def test_an_end_without_an_end(stream: bytes, truncated: bool) -> None:
     assert sent([stream], strip=False)[1].truncated is truncated
+    assert sent(stream.splitlines(keepends=True), strip=False)[1].truncated is truncated
+    assert (
+        sent([event + b"\n\n" for event in stream.split(b"\n\n")[:-1]] + [stream.split(b"\n\n")[-1]], strip=False)[1].truncated is truncated
+    )
     assert not sent([stream], strip=False, needs_done=False)[1].truncated
+
+
+@pytest.mark.parametrize("strip", [True, False])
+def test_the_last_whole_event_of_a_cut_stream_goes_on(strip: bool) -> None:
+    """One that ends in a lone CR could have been half of a CR LF until the stream ended."""
+    stream = CONTENT + CONTENT.replace(b"\n", b"\r")
+
+    out, relay = sent([stream], strip=strip)
+
+    assert out == stream
+    assert relay.truncated
 
 
 def test_an_event_without_end_is_given_up() -> None:

@@ -1,0 +1,98 @@
+"""The OpenAPI document is true: schemathesis puts what it says to the running gateway, over the mock."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+
+from gateway.mock import MockBackend
+from tests.support.running import KEY, Running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+# What is generated should often be served: a random model would be unknown, a deadline of a millisecond passes.
+_NARROWED = {
+    "model": {"enum": ["mock-model", "alias", "auto", "nobody"]},
+    "n": {"maximum": 4},
+    "max_tokens": {"maximum": 8},
+    "max_completion_tokens": {"maximum": 8},
+    "deadline_ms": {"minimum": 60_000},
+}
+# Whether a backend should accept what the gateway lets pass is not the gateway's to say.
+_NOT_CHECKED = "positive_data_acceptance,negative_data_rejection"
+
+
+async def document(client: httpx.AsyncClient) -> dict[str, Any]:
+    """The document that the gateway serves; reading it needs no key."""
+    answer = await client.get("/openapi.json", headers={"authorization": ""})
+    assert answer.status_code == 200
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def test_the_document_is_openapi_3_1(client: httpx.AsyncClient) -> None:
+    found = await document(client)
+    assert found["openapi"] == "3.1.0"
+    schemathesis.openapi.from_dict(found).validate()
+
+
+async def test_every_operation_says_what_it_is_who_may_and_what_can_go_wrong(client: httpx.AsyncClient) -> None:
+    found = await document(client)
+    operations = {(path, method): operation for path, item in found["paths"].items() for method, operation in item.items()}
+    assert {path for path, _ in operations} >= {"/v1/chat/completions", "/v1/models/{model}", "/health", "/ready", "/admin/backends"}
+    assert len({operation["operationId"] for operation in operations.values()}) == len(operations)
+    public = {path for (path, _), operation in operations.items() if operation["security"] == []}
+    assert public == {"/health", "/ready"}
+    for (path, _), operation in operations.items():
+        assert operation["summary"]
+        if path in public:
+            continue
+        assert operation["security"] == [{"bearer": []}]
+        for status in ("401", "403"):
+            schema = operation["responses"][status]["content"]["application/json"]["schema"]
+            assert set(schema["properties"]["error"]["required"]) == {"message", "type", "param", "code"}
+    assert found["components"]["securitySchemes"]["bearer"] | {"description": ""} == {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "",
+    }
+
+
+async def test_the_gateway_answers_as_documented(mock: MockBackend, gateway: Running, client: httpx.AsyncClient, tmp_path: Path) -> None:
+    """Of whatever fits the document, and what hardly does not: no server error, no undocumented answer, no key that is not asked for."""
+    found = await document(client)
+    for path in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings"):
+        properties = found["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
+        for name, bounds in _NARROWED.items():
+            (properties["trilemma"]["properties"] if name == "deadline_ms" else properties).get(name, {}).update(bounds)
+    file = tmp_path / "openapi.json"
+    file.write_text(json.dumps(found))
+    process = await asyncio.create_subprocess_exec(
+        Path(sys.executable).with_name("schemathesis"),
+        "run",
+        file,
+        *("--url", gateway.url, "--header", f"Authorization: Bearer {KEY}"),
+        *("--phases", "examples,coverage,fuzzing", "--generation-deterministic", "--max-examples", "150"),
+        *("--exclude-checks", _NOT_CHECKED, "--no-color"),
+        cwd=tmp_path,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        async with asyncio.timeout(200):
+            said, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0, said.decode()
+    assert f"Tested: {sum(map(len, found['paths'].values()))}" in said.decode()
+    assert any(request.path == "/v1/chat/completions" for request in mock.requests)
