@@ -14,6 +14,7 @@ import msgspec
 from gateway.config.files import Stamp
 from gateway.config.load import Loaded
 from gateway.config.problems import ConfigError
+from gateway.engines.packaged import EngineError
 from gateway.engines.spec import free_port, specs
 from gateway.engines.supervisor import Supervisor
 from gateway.pool.backend import Backend
@@ -76,7 +77,10 @@ class Reloader:
         while True:
             await self.wanted.wait()
             self.wanted.clear()
-            await self.reload()
+            try:
+                await self.reload()
+            except Exception:  # whatever it is, the gateway must not end of it: it shares a task group with this
+                log.exception("reloading the configuration failed")
 
     async def reload(self) -> bool:
         """Reads, checks, builds and swaps. False when it could not: `status` says why."""
@@ -96,7 +100,11 @@ class Reloader:
             self._gateway.state = state
             self._loaded, self._at, self._error = loaded, time.time(), None
             self._prober.watch(state.backends.values())
-            await self._supervisor.apply(specs(loaded.config, ports))
+            try:
+                await self._supervisor.apply(specs(loaded.config, ports))
+            except EngineError as error:  # the next supervisor process is told of these engines first of all
+                self._error = [f"the configuration is in use, but its engines are late: {error}"]
+                log.error("%s", self._error[0])  # noqa: TRY400 - its own words say it
             log.info("configuration %s is in use", loaded.hash[:12])
             return True
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import logging
+import resource
 import signal
 import socket
 import sys
@@ -55,6 +57,7 @@ def run(config: Path, state: Path, log_level: str, when_ready: Tell = lambda _ur
     except OSError as error:
         print(f"trilemma: cannot listen on {settings.host}:{settings.port}: {error.strerror}", file=sys.stderr)
         return 1
+    raise_open_files()
     # What is loaded now stays: without this, every full collection walks some 200,000 objects of the libraries.
     gc.collect()
     gc.freeze()
@@ -65,6 +68,13 @@ def run(config: Path, state: Path, log_level: str, when_ready: Tell = lambda _ur
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             started = runner.run(_serve(app, settings, sock, lambda: when_ready(url)))
     return 0 if started else 1
+
+
+def raise_open_files() -> None:
+    """As many open files as this process may have: each stream has two sockets, and the usual soft limit is 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # some systems name a hard limit that they do not grant
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(app: App, settings: Settings, sock: socket.socket, when_ready: Callable[[], None]) -> bool:

@@ -49,6 +49,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     min_tokens: bool = False
     token_ids: bool = False
     """`return_token_ids` is honoured."""
+    keys_in_any_case: bool = False
+    """The keys of a body may count in any case, so that two of them are one."""
     checks_model_name: bool = True
     """An unknown model is refused; else whatever model is loaded answers, under its own name."""
 

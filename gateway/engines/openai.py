@@ -63,7 +63,7 @@ class OpenAIAdapter:
     """The generic engine; the others say where they differ."""
 
     name = "openai"
-    capabilities = Capabilities()
+    capabilities = Capabilities(keys_in_any_case=True)
     forbidden_paths = FORBIDDEN_PATHS
 
     def is_forbidden(self, path: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.serving.call import Answer, Call, StreamBroken
-from gateway.serving.life import Gateway, admit, answered, open_receipt, refuse, serve
+from gateway.serving.life import Gateway, admit, answered, open_receipt, refuse, serve, stopped
 from gateway.wire import headers as wire_headers
 from gateway.wire.errors import ApiError
 
@@ -68,11 +68,19 @@ async def handle(gateway: Gateway, scope: Scope, receive: Receive, send: Send) -
         return
     watch = _Watch()
     watcher = asyncio.get_running_loop().create_task(watch.run(receive))
+    begun = False
     try:
-        await _send(await answered(gateway, receipt, serve(gateway, call, receipt, body)), send)
+        answer = await answered(gateway, receipt, serve(gateway, call, receipt, body))
+        begun = True
+        await _send(answer, send)
     except asyncio.CancelledError:
-        if not watch.gone or watch.task.uncancel() > 0:
+        if watch.gone:
+            if watch.task.uncancel() > 0:
+                raise
+        elif not gateway.draining:
             raise
+        elif not begun:  # the server stops, and waits no longer; an answer that was begun stays unfinished
+            await _send(stopped(receipt), send)
     finally:
         watch.over = True
         watcher.cancel()
@@ -81,7 +89,8 @@ async def handle(gateway: Gateway, scope: Scope, receive: Receive, send: Send) -
 async def _send(answer: Answer, send: Send) -> None:
     stream = answer.stream
     if stream is None:
-        answer.headers.append((b"content-length", b"%d" % len(answer.body)))
+        if answer.status != 204:  # which has no length either (RFC 9110, 8.6)
+            answer.headers.append((b"content-length", b"%d" % len(answer.body)))
         await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
         await send({"type": "http.response.body", "body": answer.body})
         return

@@ -16,6 +16,8 @@ from gateway.wire.errors import envelope
 
 # A head that came in one read may be as large as that read.
 MAX_HEAD: Final = 1 << 16
+# The most that a loop reads at once.
+READ: Final = 1 << 18
 # What is read and forgotten of an upload that was refused: many clients send all of it before they look for an answer.
 _MAX_DRAINED: Final = 64 << 20
 _MAX_PIPELINED: Final = 64
@@ -67,18 +69,25 @@ class Protocol(HttpToolsProtocol):
             self.send_400_response("These bytes are not HTTP/1.1.")
             return
         cycle = self.cycle
-        if cycle is not None and cycle.scope is self.scope and (not cycle.more_body or (cycle.body and not cycle.response_complete)):
-            self._unset_keepalive_if_required()
-            self._unclaimed = 0
-        else:
+        if cycle is None or cycle.scope is not self.scope or cycle.response_complete:
             self._count(len(data))
+            return
+        if self.timeout_keep_alive_task is not None:
+            self._unset_keepalive_if_required()
+        if cycle.more_body and not cycle.body:  # only its head so far, or framing and trailers of chunks
+            self._unclaimed += len(data)
+            if self._unclaimed > MAX_HEAD:
+                self._refuse_head()
+        else:
+            self._unclaimed = 0
 
     def on_headers_complete(self) -> None:
         """A request's head."""
         if len(self.pipeline) >= _MAX_PIPELINED:
             raise ValueError("too many requests wait")  # which the parser turns into an error of its own
-        super().on_headers_complete()
+        HttpToolsProtocol.on_headers_complete(self)
         self.headers = []  # where trailers go, unread
+        self._unclaimed = -READ  # this read may hold the end of another request's body, and is counted whole
 
     def send_400_response(self, msg: str) -> None:
         """After bad framing, nothing on this connection can be trusted."""
@@ -93,19 +102,19 @@ class Protocol(HttpToolsProtocol):
         self.transport.close()
 
     def _count(self, size: int) -> None:
-        """Counts bytes that no request takes: of a head or of trailers without end, or of an upload whose request was answered."""
+        """Counts bytes that no request takes: of a head that is not whole, or of an upload whose request was answered."""
         if self._counted is not self.scope:
             self._counted, self._unclaimed = self.scope, 0
         self._unclaimed += size
         cycle = self.cycle
-        whole = cycle is not None and cycle.scope is self.scope
-        if whole and cycle.response_complete:
-            if self._unclaimed > _MAX_DRAINED:
-                self.transport.close()
-        elif self._unclaimed > MAX_HEAD:
-            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"The head of the request is larger than {MAX_HEAD} bytes.")
-        elif whole:
-            self._unset_keepalive_if_required()
+        if cycle is None or cycle.scope is not self.scope:
+            if self._unclaimed > MAX_HEAD:
+                self._refuse_head()
+        elif self._unclaimed > _MAX_DRAINED:
+            self.transport.close()
+
+    def _refuse_head(self) -> None:
+        self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"The head of the request is larger than {MAX_HEAD} bytes.")
 
     def _look(self) -> None:
         """Looks, each keep-alive time, whether what has begun still comes: the head whole by the next look, the body by some bytes."""

@@ -68,7 +68,7 @@ def admit(gateway: Gateway, call: Call, receipt: Receipt) -> None:
     """Lets the caller in, or raises ApiError."""
     require(receipt.principal, "inference", call.headers)
     if gateway.draining:
-        raise ApiError(503, "gateway_draining", "The gateway is shutting down.", headers=retry_after(5.0))
+        raise _draining()
     if call.path in _OPENAI:
         if call.method != "POST":
             raise ApiError(405, "caller_method_not_allowed", "This endpoint takes POST only.", headers=((b"allow", b"POST"),))
@@ -127,7 +127,7 @@ async def _execute(
     try:
         answer = await relay(gateway.transport, model, errand, receipt, patience, gateway.settled)
     except asyncio.CancelledError:
-        receipt.outcome = "client_closed"
+        receipt.outcome = "gateway_error" if gateway.draining else "client_closed"
         gateway.settled(receipt)
         raise
     if answer.stream is None:
@@ -156,6 +156,16 @@ def refuse(gateway: Gateway, receipt: Receipt, error: ApiError) -> Answer:
     answer = Answer(error.status, [JSON, *error.headers, *receipt.headers(stream=False)], error.body())
     gateway.settled(receipt)
     return answer
+
+
+def stopped(receipt: Receipt) -> Answer:
+    """An answer for a request that a shutdown cancelled, and so settled."""
+    error = _draining()
+    return Answer(error.status, [JSON, *error.headers, *receipt.headers(stream=False)], error.body())
+
+
+def _draining() -> ApiError:
+    return ApiError(503, "gateway_draining", "The gateway is shutting down.", headers=retry_after(5.0))
 
 
 def crashed(gateway: Gateway, receipt: Receipt, error: Exception) -> Answer:

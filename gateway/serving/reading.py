@@ -48,6 +48,8 @@ def _anything(call: Call, body: bytes, max_n: int) -> tuple[Fields, Span | None]
     elif not body and (named or call.method != "POST"):
         if not named:
             raise ApiError(404, "caller_not_found", "There is no such endpoint, or it lacks `?model=NAME`.", param="model")
+        if sum(part.startswith(b"model=") for part in call.query.split(b"&")) != len(named):
+            raise ApiError(400, "caller_invalid_value", "The query must name the model plainly: `model=NAME`.", param="model")
         fields = Fields(model=named[0])
     else:
         fields = read(body, max_n)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from urllib.parse import quote
 
 import msgspec
 
@@ -18,13 +19,14 @@ from gateway.serving.streams import SSE_HEADERS, EventStream, RawStream, Settle
 from gateway.wire import headers as wire_headers
 from gateway.wire.encoding import inflater
 from gateway.wire.errors import JSON, NO_RETRY, ApiError, Header, envelope
-from gateway.wire.request import Fields, json_object, rewrite
+from gateway.wire.request import Fields, json_object, refuse_keys_in_another_case, rewrite
 from gateway.wire.stream import StreamRelay
 from gateway.wire.usage import read_answer
 
 # A larger answer goes on as it comes, without being read for usage.
 _HELD = 32 << 20
 _OURS_IN_SSE = frozenset(name for name, _ in SSE_HEADERS)
+_MODEL_IN_QUERY = re.compile(rb"(?<![^&])model=[^&]*")
 _TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
 
@@ -48,9 +50,18 @@ class Errand(msgspec.Struct, frozen=True):
         model = None if backend_model == self.fields.model else backend_model
         if self.form is not None:
             return self.body if model is None else self.body[: self.form[0]] + model.encode() + self.body[self.form[1] :]
-        if model is None and not self.ask_usage and not len(bytes(self.fields.trilemma)):
+        if not self.body or (model is None and not self.ask_usage and not len(bytes(self.fields.trilemma))):
             return self.body
         return rewrite(self.body, self.fields, model=model, ask_usage=self.ask_usage)
+
+    def target_for(self, backend_model: str) -> str:
+        """Path and query; where the model is named in the query, by the backend's name for it."""
+        query = self.call.query
+        if not query:
+            return self.call.path
+        if not self.body and backend_model != self.fields.model:
+            query = _MODEL_IN_QUERY.sub(b"model=" + quote(backend_model, safe="").encode(), query)
+        return f"{self.call.path}?{query.decode('ascii')}"
 
 
 async def relay(transport: Transport, model: RealModel, errand: Errand, receipt: Receipt, patience: Patience, settle: Settle) -> Answer:
@@ -58,18 +69,21 @@ async def relay(transport: Transport, model: RealModel, errand: Errand, receipt:
     backend = least_loaded(model.backends)
     if not errand.openai and backend.adapter.is_forbidden(errand.call.path):
         raise ApiError(404, "caller_not_found", "There is no such endpoint.")
+    if errand.form is None and errand.body and backend.adapter.capabilities.keys_in_any_case:
+        refuse_keys_in_another_case(errand.body)
     receipt.served_model = model.public
     receipt.backend = backend.name
     receipt.rates = model.rates
     patience.bound(patience.now() + backend.timeouts.total_s)
-    body = errand.body_for(backend.models[model.public])
+    name = backend.models[model.public]
+    body, target = errand.body_for(name), errand.target_for(name)
     first_s = backend.timeouts.first_byte_s if errand.idle_s is None else min(errand.idle_s, backend.timeouts.first_byte_s)
     sent = time.perf_counter() - receipt.waited
     answer: Answer | None = None
     exchange = Exchange(backend, patience)
     try:
         with patience.within(first_s):
-            upstream = await _send(transport, backend, errand.call, body, receipt)
+            upstream = await _send(transport, backend, errand.call, target, body, receipt)
         backend.answered = True
         receipt.waited = time.perf_counter() - sent
         answer = await _answer(upstream, exchange, errand, receipt, settle, sent)
@@ -91,14 +105,12 @@ async def relay(transport: Transport, model: RealModel, errand: Errand, receipt:
             exchange.close()
 
 
-async def _send(transport: Transport, backend: Backend, call: Call, body: bytes, receipt: Receipt) -> Upstream:
+async def _send(transport: Transport, backend: Backend, call: Call, target: str, body: bytes, receipt: Receipt) -> Upstream:
     headers = wire_headers.forwarded(call.headers, backend.forward)
     headers += ((b"x-request-id", receipt.decision_id.encode()), (b"accept-encoding", b"identity"))
     if backend.authorization is not None:
         headers.append((b"authorization", backend.authorization))
-    url = backend.url + call.path
-    if call.query:
-        url += "?" + call.query.decode("ascii")
+    url = backend.url + target
     receipt.attempts += 1
     try:
         return await transport.send(call.method, url, headers, body, backend.timeouts.connect_s)

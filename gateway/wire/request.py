@@ -48,6 +48,10 @@ _decode = msgspec.json.Decoder(Fields).decode
 _PATH = re.compile(r" - at `\$\.?([^`]*)`")
 # Keys that decide where a request goes. A body that names one twice could mean one thing here and another to the backend.
 _WATCHED = (b'"model"', b'"stream"', b'"trilemma"')
+# What may be a key that the gateway reads, written otherwise; a long s is an s to who folds cases.
+_READ = frozenset((b"model", b"stream", b"stream_options", b"trilemma"))
+_READ_IN_ANY_CASE = re.compile(rb'"(model|(?:s|\xc5\xbf)tream(?:_option(?:s|\xc5\xbf))?|trilemma)"', re.IGNORECASE)
+_ESCAPED_LETTER = re.compile(rb"\\u0(?:0[4-7]|17[fF])")
 _ESCAPED_KEY_LETTER = re.compile(rb"\\u00(?:[67][0-9a-fA-F]|5[fF])")
 # Possessive throughout, for bodies of megabytes: no backtracking, and none of the memory that it takes.
 _SPACE = rb"[ \t\r\n]*+"
@@ -192,6 +196,18 @@ def _refuse_duplicates(body: bytes) -> None:
         if member.key in seen:
             raise ApiError(400, "caller_invalid_json", "The request body names a key twice.", param=_known(member.key))
         seen.add(member.key)
+
+
+def refuse_keys_in_another_case(body: bytes) -> None:
+    """For servers that may read keys in any case, as Go's JSON does: to them `STREAM` is the `stream` that was not read here.
+
+    Raises ApiError 400.
+    """
+    if _ESCAPED_LETTER.search(body) or any(key not in _READ for key in _READ_IN_ANY_CASE.findall(body)):
+        for member in members(body):
+            plain = member.key.casefold()
+            if plain != member.key and plain.encode() in _READ:
+                raise ApiError(400, "caller_invalid_value", f"`{plain}` must be written in lower case.", param=plain)
 
 
 def _known(key: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import httpx
@@ -40,6 +41,15 @@ NOT_JSON = {
     "lists, 10,000 deep": b'{"model":"mock-model","x":' + b"[" * 10_000 + b"]" * 10_000 + b"}",
     "objects, 10,000 deep": b'{"model":"mock-model","x":' + b'{"a":' * 10_000 + b"1" + b"}" * 10_000 + b"}",
     "the gateway's object, 10,000 deep": b'{"model":"mock-model","trilemma":' + b"[" * 10_000 + b"]" * 10_000 + b"}",
+    "lists, 99,000 deep, without end": b'{"model":"mock-model","x":' + b"[" * 99_000,
+    "half of a surrogate pair": b'{"model":"mock-model","x":"\\ud800"}',
+    "half of a surrogate pair in a key": b'{"\\ud800":1,"model":"mock-model","model":"alias"}',
+    "half of a surrogate pair in the gateway's object": b'{"model":"mock-model","trilemma":{"tags":{"\\udfff":"x"}}}',
+    "an escape that is none": b'{"model":"mock-model","x":"\\q"}',
+    "a number with a leading zero": b'{"model":"mock-model","x":01}',
+    "a hexadecimal number": b'{"model":"mock-model","x":0x1}',
+    "a NUL at the end": b'{"model":"mock-model"}\x00',
+    "a comment": b'{"model":"mock-model"/* */}',
     "model twice": b'{"model":"mock-model","model":"alias"}',
     "model twice, once in escapes": b'{"model":"mock-model","mod\\u0065l":"alias"}',
     "stream twice": b'{"model":"mock-model","stream":true,"stream":false}',
@@ -101,14 +111,28 @@ async def test_fields_of_the_wrong_kind(mock: MockBackend, client: httpx.AsyncCl
     assert mock.requests == []
 
 
+@pytest.mark.parametrize("field", ["n", "max_tokens", "max_completion_tokens"])
+@pytest.mark.parametrize(
+    "value", ["1e309", "-1e309", "9223372036854775808", "18446744073709551616", "1" + "0" * 5_000, "1.5", '"7"', "true", "[]", "{}", "-5"]
+)
+async def test_numbers_that_no_engine_can_take(mock: MockBackend, client: httpx.AsyncClient, field: str, value: str) -> None:
+    answer = await client.post(CHAT, content=f'{{"model":"mock-model","{field}":{value}}}'.encode(), headers=JSON)
+    error = error_of(answer)
+    assert (answer.status_code, error["code"], error["param"]) == (400, "caller_invalid_value", field)
+    assert len(answer.content) < 300
+    assert mock.requests == []
+
+
 @pytest.mark.parametrize("path", [CHAT, "/v1/completions", "/v1/embeddings", "/v1/rerank", "/v1/responses"])
-@pytest.mark.parametrize("name", ["gpt-typo", "MOCK-MODEL", "mock-model ", "модель", "x" * 10_000, "../mock-model", "\x00"])
+@pytest.mark.parametrize(
+    "name", ["gpt-typo", "MOCK-MODEL", "mock-model ", "модель", "x" * 10_000, "../mock-model", "\x00", "a\x1b[31m\r\nb"]
+)
 async def test_unknown_models(mock: MockBackend, client: httpx.AsyncClient, path: str, name: str) -> None:
     """404 that names what was asked for, in short, and nothing else: no list of models, no address, no key."""
     answer = await client.post(path, json={"model": name})
     error = error_of(answer)
     assert (answer.status_code, error["code"], error["param"]) == (404, "model_not_found", "model")
-    assert name[:50].replace("\x00", "\ufffd") in error["message"]
+    assert re.sub(r"[\x00-\x1f]", "\ufffd", name[:50]) in error["message"]
     assert "`mock-model`" not in error["message"] and "alias" not in answer.text and "sk-" not in answer.text
     assert len(answer.content) < 500
     assert mock.requests == []

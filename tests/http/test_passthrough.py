@@ -12,6 +12,7 @@ import pytest
 from gateway.mock import Behaviour, MockBackend
 from tests.http.conftest import Both
 from tests.support.asking import CHAT, chunks, data, question
+from tests.support.raw import wire
 from tests.support.running import KEY, Running, config_for, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -261,6 +262,26 @@ async def test_get_and_delete_name_the_model_in_the_query(mock: MockBackend, cli
     assert (await client.get("/v1/responses/resp_1", params={"model": "nobody"})).json()["error"]["code"] == "model_not_found"
     assert (await client.get("/v1/responses/resp_1")).json()["error"]["code"] == "caller_not_found"
     assert len(mock.requests) == 2
+
+
+@pytest.mark.parametrize(("asked", "hears"), [("alias", "mock-model"), ("auto", "mock-model"), ("%61lias", "mock-model")])
+async def test_an_alias_in_the_query(mock: MockBackend, client: httpx.AsyncClient, asked: str, hears: str) -> None:
+    path = "/v1/responses/resp_1"
+    mock.script(Behaviour(path=path, body="{}"))
+    assert (await client.get(f"{path}?submodel=alias&model={asked}&a=%20b")).status_code == 200
+    assert mock.requests[-1].target == f"{path}?submodel=alias&model={hears}&a=%20b"
+
+
+async def test_an_answer_without_content(mock: MockBackend, gateway: Running) -> None:
+    mock.script(Behaviour(path="/v1/responses/resp_1", raw=b"HTTP/1.1 204 No Content\r\n\r\n"))
+    async with wire(gateway.url) as connection:
+        lines = f"host: x\r\nauthorization: Bearer {KEY}\r\n\r\n".encode()
+        connection.send(b"DELETE /v1/responses/resp_1?model=mock-model HTTP/1.1\r\n" + lines)
+        status, headers = await connection.head()
+        assert status == 204
+        assert "content-length" not in headers and "transfer-encoding" not in headers
+        connection.send(b"GET /health HTTP/1.1\r\n" + lines)
+        assert (await connection.answer()).status == 200
 
 
 async def test_head_has_no_body(mock: MockBackend, client: httpx.AsyncClient) -> None:

@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from gateway.http.protocol import MAX_HEAD, Protocol
+from gateway.http.protocol import MAX_HEAD, READ, Protocol
 from gateway.mock import Behaviour, MockBackend
 from tests.support.asking import CHAT, question
 from tests.support.raw import Wire, wire
@@ -64,8 +64,8 @@ def posts(mock: MockBackend) -> list[str]:
         b"GET /health HTTP/1.1\r\nx: " + b"y" * (MAX_HEAD + 1_000),
         b"GET /health HTTP/1.1\r\n" + b"a: b\r\n" * (MAX_HEAD // 6 + 1_000),
         b"GET /" + b"z" * (MAX_HEAD + 1_000),
-        HEAD + b"transfer-encoding: chunked\r\n\r\n0\r\nx: " + b"y" * (MAX_HEAD + 1_000),
-        HEAD + b"transfer-encoding: chunked\r\n\r\n0\r\n" + b"a: b\r\n" * (MAX_HEAD // 6 + 1_000),
+        HEAD + b"transfer-encoding: chunked\r\n\r\n0\r\nx: " + b"y" * (READ + MAX_HEAD + 1_000),
+        HEAD + b"transfer-encoding: chunked\r\n\r\n0\r\n" + b"a: b\r\n" * ((READ + MAX_HEAD) // 6 + 1_000),
     ],
     ids=["a header", "headers", "a target", "a trailer", "trailers"],
 )
@@ -192,6 +192,17 @@ async def test_nonsense_after_a_request_does_not_get_into_its_answer(mock: MockB
     peer.send(b"\x00\x01 nonsense\r\n\r\n")
     assert await peer.reader.read() == b""
     await mock.wait_for(lambda m: m.aborted == 1)
+
+
+async def test_a_large_body_and_the_head_behind_it_are_two_things(quiet: tuple[Protocol, Pipe, Clock]) -> None:
+    """In one read: the bytes of the first are not held against the second."""
+    protocol, pipe, _ = quiet
+    large = b"POST / HTTP/1.1\r\ncontent-length: 200000\r\n\r\n" + b"x" * 200_000
+    protocol.data_received(large + b"POST / HTTP/1.1\r\ncontent-length: 1\r\n\r\n")
+    await until(lambda: b"204" in pipe.written, "an answer")
+    protocol.data_received(b"x")
+    await until(lambda: pipe.written.count(b" 204 ") == 2, "another")
+    assert b"431" not in pipe.written and not pipe.closed
 
 
 # -- other protocols

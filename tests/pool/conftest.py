@@ -1,4 +1,4 @@
-"""Loops for the tests of transports, and a watch over them: nothing may end up in a loop's exception handler, no task may be left."""
+"""Loops for the tests of transports, and a watch over them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ import uvloop
 from tests.pool.scripted import ClockLoop, eventually
 
 
-def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """uvloop is what serves; asyncio's own loop is what an embedding application may have; `clock` is driven by the test."""
-    return {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.SelectorEventLoop, "clock": ClockLoop}
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """For tests that name them: uvloop is what serves, asyncio's own loop what another process may have, `clock` is driven by the test."""
+    marker = item.get_closest_marker("asyncio")
+    if marker is None or "loop_factories" not in marker.kwargs:
+        return {"asyncio": asyncio.new_event_loop}
+    return {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop, "clock": ClockLoop}
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 async def watched() -> AsyncIterator[None]:
     """Fails a test that leaves a task, or an exception that nobody took."""
     faults: list[dict[str, Any]] = []

@@ -80,7 +80,17 @@ def chunked(draw: st.DrawFn, body: bytes) -> tuple[bytes, str]:
     """A body in chunks of any size, with what may and may not stand between them."""
     odd = draw(
         st.sampled_from(
-            [""] * 6 + ["extension", "trailers", "bare LF in chunks", "space after size", "no last chunk", "bad size", "no end"]
+            [""] * 6
+            + [
+                "extension",
+                "trailers",
+                "framing in trailers",
+                "bare LF in chunks",
+                "space after size",
+                "no last chunk",
+                "bad size",
+                "no end",
+            ]
         )
     )
     end = b"\n" if odd == "bare LF in chunks" else LINE
@@ -95,8 +105,8 @@ def chunked(draw: st.DrawFn, body: bytes) -> tuple[bytes, str]:
     if odd == "bad size":
         out += draw(st.sampled_from([b"-1", b"0x1", b"g", b"", b"ffffffffffffffffff"])) + end
     if odd != "no last chunk":
-        trailers = draw(st.sampled_from([b"x-sum: 1\r\n", b"x-sum: 1\r\ncontent-length: 3\r\n", b"x-a: b\r\nx-a: c\r\n"]))
-        out += b"0" + extension + end + (trailers if odd == "trailers" else b"") + end
+        trailers = {"trailers": b"x-a: b\r\nx-a: c\r\n", "framing in trailers": b"x-sum: 1\r\ncontent-length: 3\r\n"}
+        out += b"0" + extension + end + trailers.get(odd, b"") + end
     return bytes(out), odd
 
 
@@ -113,7 +123,7 @@ def framed(draw: st.DrawFn, body: bytes) -> tuple[bytes, bytes, set[str]]:
         return length, body, set()
     if kind == "wrong length":
         wrong = draw(st.integers(0, 400))
-        return b"content-length: %d\r\n" % wrong, body, set() if wrong >= len(body) else {"more"}
+        return b"content-length: %d\r\n" % wrong, body, {"more"} if wrong < len(body) else {"less"} if wrong > len(body) else set()
     if kind == "odd length":
         odd = draw(st.sampled_from(sorted(_LENGTHS)))
         form = _LENGTHS[odd]
@@ -128,7 +138,8 @@ def framed(draw: st.DrawFn, body: bytes) -> tuple[bytes, bytes, set[str]]:
         both = [length, b"transfer-encoding: chunked\r\n"]
         return b"".join(draw(st.permutations(both))), draw(st.sampled_from([body, wire])), {"both framings", odd} - {""}
     coding = draw(st.sampled_from(sorted(_CODINGS)))
-    return b"transfer-encoding: " + _CODINGS[coding] + LINE, draw(st.sampled_from([body, wire])), {coding, odd} - {""}
+    sent = wire if coding == "capital chunked" else draw(st.sampled_from([body, wire]))
+    return b"transfer-encoding: " + _CODINGS[coding] + LINE, sent, {coding, odd} - {""}
 
 
 @st.composite

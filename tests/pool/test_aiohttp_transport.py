@@ -13,7 +13,7 @@ from gateway.pool.transport import ConnectFailed
 from tests.pool.answers import HELLO, NOT_REUSED
 from tests.pool.scripted import BOTH_LOOPS, Scripted, answering, ask
 
-pytestmark = [BOTH_LOOPS, pytest.mark.usefixtures("no_proxies")]
+pytestmark = [BOTH_LOOPS, pytest.mark.usefixtures("watched", "no_proxies")]
 
 BEHIND = "http://backend.example:8000/v1/x?a=b"
 

@@ -4,9 +4,10 @@ Where they differ on purpose:
 
 - `REFUSED`: shapes that two parsers may read in two ways, or that the standard forbids. We refuse them; aiohttp (lenient towards servers)
   and h11 (lenient in other places) take some of them.
+- A reason phrase with control characters: nobody reads it, so llhttp does not mind; h11 does.
 - Bytes behind a whole answer: we hand the answer on and drop the connection. aiohttp fails the whole exchange when it reads both at once.
 
-Never do we call an answer whole that h11 does not, or hand on another body.
+Otherwise we never call an answer whole that h11 does not, nor hand on another body.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 import h11
 import pytest
@@ -62,6 +64,8 @@ REFUSED = {
     "like chunked": "no coding",
     "chunked twice": "forbidden (RFC 9112, 6.1)",
     "chunked with parameter": "chunked has none",
+    "less": "ends early",
+    "framing in trailers": "forbidden (RFC 9110, 6.5.1)",
     "bad size": "no chunk",
     "no last chunk": "the end is missing",
     "no end": "no chunk",
@@ -74,8 +78,8 @@ REFUSED = {
 
 
 @dataclass
-class Raw(asyncio.Protocol):
-    """A server for one client at a time, which sends `pieces` after a request's head and closes; or reads requests with h11."""
+class Served:
+    """What `Answering` is to send, and what `Reading` has read."""
 
     pieces: tuple[bytes, ...] = ()
     requests: list[tuple[h11.Request, bytes]] = field(default_factory=list)
@@ -86,12 +90,11 @@ class Raw(asyncio.Protocol):
 class Answering(asyncio.Protocol):
     """Sends the server's pieces, one by one, and closes."""
 
-    def __init__(self, server: Raw) -> None:
+    def __init__(self, server: Served) -> None:
         self.server = server
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         assert data.endswith(b"\r\n\r\n")
@@ -112,15 +115,14 @@ class Answering(asyncio.Protocol):
 class Reading(asyncio.Protocol):
     """Notes what h11 makes of the bytes that come, and answers each request."""
 
-    def __init__(self, server: Raw) -> None:
+    def __init__(self, server: Served) -> None:
         self.server = server
         self.connection = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
         self.request: h11.Request | None = None
         self.body = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -151,7 +153,7 @@ class Bench:
     """Both clients and both servers on one loop, for many examples."""
 
     runner: asyncio.Runner
-    server: Raw
+    server: Served
     ours: Transport
     theirs: Transport
     answering: str
@@ -173,7 +175,7 @@ class Bench:
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
-    server = Raw()
+    server = Served()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, pytest.MonkeyPatch.context() as patched:
         patched.setenv("NO_PROXY", "127.0.0.1")
 
@@ -224,13 +226,21 @@ def by_h11(raw: bytes) -> tuple[int, bytes, bool, bytes]:
         return status, body, False, b""
 
 
+def odd_reason(raw: bytes) -> bool:
+    """Whether a status line's reason holds what it must not."""
+    reasons = [line[12:] for line in raw.split(b"\r\n") if line.startswith(b"HTTP/1.")]
+    return any(byte < 0x20 or byte == 0x7F for reason in reasons for byte in reason)
+
+
 @settings(max_examples=1_500, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(answer=answers())
 def test_clients_agree_on_any_answer(bench: Bench, answer: Answer) -> None:
     ours, theirs = bench.run_both(answer)
     status, body, whole, behind = by_h11(answer.raw)
     if ours.whole:
-        assert whole, "h11 sees no end"
+        if not whole:
+            assert odd_reason(answer.raw), f"h11 sees no end: {answer}"
+            return
         assert (ours.status, ours.body) == (status, body)
         if theirs.whole:
             assert (ours.status, ours.body) == (theirs.status, theirs.body)
@@ -238,7 +248,7 @@ def test_clients_agree_on_any_answer(bench: Bench, answer: Answer) -> None:
             assert behind, "only what follows an answer is a reason for aiohttp to refuse what we take"
     else:
         assert ours.failure is not None
-        assert answer.odd & REFUSED.keys(), f"refused without reason: {ours.failure}"
+        assert answer.odd & REFUSED.keys(), f"refused without reason: {ours.failure}: {answer}"
         assert not ours.failure.untouched
         if status and ours.status:  # what was handed on before the end was right
             assert ours.status == status
@@ -254,7 +264,7 @@ BODY = st.one_of(st.just(b""), st.binary(max_size=400), st.just(b"GET / HTTP/1.1
 TAIL = st.from_regex(r"\A(?:/[!-\"$->@-~]{0,8}){0,4}(?:\?[!-\"$-~]{0,16})?\Z")
 
 
-@settings(max_examples=600, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=400, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(method=METHODS, tail=TAIL, headers=st.lists(st.tuples(TOKEN, TEXT), max_size=6), body=BODY)
 def test_a_request_means_what_was_asked_exactly_once(
     bench: Bench, method: str, tail: str, headers: list[tuple[bytes, bytes]], body: bytes

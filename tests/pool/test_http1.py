@@ -18,7 +18,7 @@ from gateway.pool.transport import Broken, ConnectFailed, TransportError
 from tests.pool.answers import HELLO, NOT_REUSED, OK, WHOLE
 from tests.pool.scripted import BOTH_LOOPS, WITH_CLOCK, Peer, answering, ask, clock, eventually, scripted, turns
 
-pytestmark = BOTH_LOOPS
+pytestmark = [BOTH_LOOPS, pytest.mark.usefixtures("watched")]
 
 # Key and certificate, until 2126: openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 36500 -subj /CN=localhost
 #   -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout key -out cert; cat key cert > localhost.pem

@@ -17,7 +17,7 @@ from gateway.wire.errors import Header
 from tests.pool.answers import OK
 from tests.pool.scripted import WITH_CLOCK, Peer, answering, clock, eventually, scripted, turns
 
-pytestmark = WITH_CLOCK
+pytestmark = [WITH_CLOCK, pytest.mark.usefixtures("watched")]
 
 CARDS = b'{"object":"list","data":[{"id":"small","object":"model","max_model_len":2048},{"id":"large","object":"model"}]}'
 

@@ -27,7 +27,7 @@ from tests.pool.scripted import (
     turns,
 )
 
-pytestmark = BOTH_LOOPS
+pytestmark = [BOTH_LOOPS, pytest.mark.usefixtures("watched")]
 
 
 @pytest.fixture(params=["http1", "aiohttp"])

@@ -50,8 +50,12 @@ class Wire:
         """Sends `request(...)`."""
         self.send(request(body, path, *headers))
 
-    async def answer(self) -> Raw:
-        """The next whole answer."""
+    async def answer(self, within_s: float = 30.0) -> Raw:
+        """The next whole answer. Raises TimeoutError."""
+        async with asyncio.timeout(within_s):
+            return await self._answer()
+
+    async def _answer(self) -> Raw:
         status, headers = await self.head()
         if "content-length" in headers:
             body = await self.reader.readexactly(int(headers["content-length"]))
@@ -74,9 +78,10 @@ class Wire:
         size = int(await self.reader.readline(), 16)
         return (await self.reader.readexactly(size + 2))[:-2]
 
-    async def ended(self) -> bool:
-        """Whether the other side closes without another byte."""
-        return await self.reader.read(1) == b""
+    async def ended(self, within_s: float = 30.0) -> bool:
+        """Whether the other side closes without another byte. Raises TimeoutError."""
+        async with asyncio.timeout(within_s):
+            return await self.reader.read(1) == b""
 
     def close(self) -> None:
         """Leaves with FIN."""
