@@ -19,6 +19,7 @@ COMMANDS: Final = MappingProxyType(
         "migrate": ("gateway.store.migrate", "bring the database to the schema of this version"),
         "keys": ("gateway.access.cli", "make a key and its digest"),
         "bench": ("gateway.bench.cli", "measure"),
+        "load": ("gateway.load.cli", "load and faults: run a scenario and say whether what is expected holds"),
         "mock-backend": ("gateway.mock.cli", "a scriptable vLLM look-alike for tests and load"),
     }
 )

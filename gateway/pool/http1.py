@@ -272,7 +272,6 @@ class Reply:
     def on_message_begin(self) -> None:
         """The first byte of an answer, or of what follows one."""
         if self._complete:
-            self._keep = False
             raise _Refused("more than one answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:

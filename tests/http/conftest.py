@@ -17,6 +17,7 @@ import uvloop
 from gateway.mock import Behaviour, MockBackend
 from tests.support.asking import CHAT, Pair
 from tests.support.running import Running, config_for, running
+from tests.support.waiting import until
 
 Both = Callable[..., Awaitable[Pair]]
 
@@ -37,6 +38,7 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tupl
             server={"max_body_bytes": 100_000},
         )
         async with running(config, tmp_path_factory.mktemp("state")) as run:
+            await until(lambda: not run.gateway.state.unanswered(), "the first probe's end")
             yield mock, run
 
 
