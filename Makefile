@@ -38,7 +38,7 @@ test-vllm: .venv/.all install-vllm $(HF_MODEL)/config.json
 
 $(HF_MODEL)/config.json:
 	@mkdir -p .trilemma/models
-	.venv-vllm/bin/python deploy/vllm/convert_gguf.py "$$($(BIN)/python -m gateway.engines.packaged)" $(HF_MODEL)
+	.venv-vllm/bin/python deploy/vllm/convert_gguf.py "$$($(BIN)/python -c 'from pathlib import Path; from gateway.engines.packaged import model_path; print(model_path("smollm2", Path(".trilemma")))')" $(HF_MODEL)
 
 lint: .venv/.all
 	@$(BIN)/ruff format --check --quiet .

@@ -17,7 +17,6 @@ from gateway.config.problems import ConfigError
 from gateway.engines.packaged import EngineError
 from gateway.engines.spec import free_port, specs
 from gateway.engines.supervisor import Supervisor
-from gateway.pool.backend import Backend
 from gateway.pool.probe import Prober
 from gateway.serving.life import Gateway
 from gateway.serving.state import State, build
@@ -44,9 +43,9 @@ class Ports:
         return port
 
 
-def state_of(loaded: Loaded, ports: Mapping[str, int], running: Mapping[str, Backend] | None = None) -> State:
+def state_of(loaded: Loaded, ports: Mapping[str, int], before: State | None = None) -> State:
     """The state of a loaded configuration. Raises ValueError."""
-    return build(loaded.config, loaded.hash, lambda name: f"http://127.0.0.1:{ports[name]}", running)
+    return build(loaded.config, loaded.hash, lambda name: f"http://127.0.0.1:{ports[name]}", before)
 
 
 class Reloader:
@@ -88,9 +87,11 @@ class Reloader:
             try:
                 loaded = await asyncio.to_thread(self._read)
                 ports = self._ports.of(loaded)
-                state = state_of(loaded, ports, self._gateway.state.backends)
+                state = state_of(loaded, ports, self._gateway.state)
                 if loaded.config.server != self._loaded.config.server:
-                    log.warning("changes under `server` take effect at the next start")
+                    log.warning(
+                        "changes under `server`, but for `max_body_bytes`, `max_n` and `heartbeat_s`, take effect at the next start"
+                    )
                 if loaded.config.storage != self._loaded.config.storage:
                     log.warning("changes under `storage` take effect at the next start")
             except ConfigError as error:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Literal
 
 from gateway.config.schema import Key
 from gateway.wire.errors import ApiError, Header
@@ -22,6 +23,7 @@ class Principal:
     tenant: str
     scopes: frozenset[str]
     models: frozenset[str] | None
+    priority: Literal["interactive", "batch"] = "interactive"
 
     def may_use(self, model: str) -> bool:
         """Whether this key may ask for that name."""
@@ -39,7 +41,7 @@ def principals(keys: Iterable[Key], names: Iterable[str]) -> Keys:
         allowed = None
         if "*" not in key.models:
             allowed = frozenset(name for name in known if any(fnmatchcase(name, pattern) for pattern in key.models))
-        found[bytes.fromhex(key.sha256)] = Principal(key.name, key.tenant, frozenset(key.scopes), allowed)
+        found[bytes.fromhex(key.sha256)] = Principal(key.name, key.tenant, frozenset(key.scopes), allowed, key.priority)
     return found
 
 

@@ -45,7 +45,9 @@ class Server(Section):
     workers: Literal[1] = Field(1, description="Worker processes.")
     max_body_bytes: int = Field(20_000_000, ge=1_024, le=2**31, description="Largest request body; a larger one is a 413.")
     max_n: int = Field(128, ge=1, le=10_000, description="Largest `n` that a request may ask for.")
-    keep_alive_s: Seconds = Field(75.0, description="How long an idle client connection stays open.")
+    keep_alive_s: Seconds = Field(
+        75.0, description="How long a client may be idle, send nothing of a request, or read nothing of an answer."
+    )
     grace_s: float = Field(20.0, ge=0, le=3_600, description="How long a shutdown waits for running requests.")
     heartbeat_s: float = Field(0.0, ge=0, le=3_600, description="Silence in a stream after which a comment is sent; 0: never.")
     client: Literal["http1", "aiohttp"] = Field(
@@ -71,6 +73,14 @@ class Timeouts(Section):
     total_s: Seconds = Field(3_600.0, description="The whole call.")
 
 
+class BreakerSpec(Section):
+    """When a backend that fails is left alone, and for how long."""
+
+    trip_after: int = Field(3, ge=1, le=1_000, description="Faults in a row; a failed connection and a 429 count at once.")
+    first_s: Seconds = Field(1.0, description="The first pause; each failed trial doubles it.")
+    longest_s: Seconds = Field(30.0, description="The longest pause that the backend did not ask for itself.")
+
+
 class Backend(Section):
     """An engine: *given* by `url`, or *managed* (started, watched, stopped) by `launch`."""
 
@@ -83,6 +93,8 @@ class Backend(Section):
     models: dict[Name, str] = Field(min_length=1, description="Models served here: the public name -> the name that the engine knows.")
     weight: float = Field(1.0, gt=0, le=1_000, description="Share of the load, relative to other backends of the same model.")
     timeouts: Timeouts = Field(Timeouts(), description="Bounds of one call to this engine.")
+    breaker: BreakerSpec = Field(BreakerSpec(), description="When it is left alone after faults.")
+    enabled: bool = Field(True, description="Whether it gets calls; those that run go on.")
     forward_headers: list[Annotated[str, Field(pattern=_HEADER)]] = Field(
         [], description="Headers of the client's request that go on to the engine."
     )
@@ -124,6 +136,15 @@ class Price(Section):
     output: Usd = Field(0.0, description="Sampled tokens.")
 
 
+class Queue(Section):
+    """What waits in front of a model when it has enough to do."""
+
+    slots: int = Field(ge=1, le=100_000, description="Calls that run at once, over all replicas.")
+    room: int = Field(64, ge=0, le=100_000, description="Calls that may wait; more get a 503 with Retry-After.")
+    wait_s: Seconds = Field(30.0, description="Longest wait.")
+    weights: dict[str, float] = Field({}, description="Tenant -> share of the slots while others wait; 1 for those not named.")
+
+
 class Model(Section):
     """What is known of a real model beyond the backends that serve it."""
 
@@ -133,6 +154,9 @@ class Model(Section):
         [], description="What the model can do."
     )
     price: Price = Field(Price(), description="What its tokens cost.")
+    attempts: int = Field(3, ge=1, le=20, description="Replicas that one request may try, until the first byte of an answer.")
+    retry_wait_s: float = Field(5.0, ge=0, le=600, description="Longest Retry-After that is waited for when all replicas gave one.")
+    queue: Queue | None = Field(None, description="A bounded queue. Default: none, everything goes to the engines at once.")
 
 
 class Policy(Section):
@@ -174,6 +198,7 @@ class Key(Section):
     scopes: list[Literal["inference", "admin", "metrics"]] = Field(["inference"], description="What the key opens.")
     tenant: str = Field("default", min_length=1, max_length=100, description="Whose key it is.")
     models: list[str] = Field(["*"], description="Models that it may ask for: names or patterns with * and ?.")
+    priority: Literal["interactive", "batch"] = Field("interactive", description="Which of two calls that wait goes first.")
 
 
 class Storage(Section):

@@ -64,7 +64,7 @@ async def handle(gateway: Gateway, scope: Scope, receive: Receive, send: Send) -
         return
     except ClientGone:
         receipt.outcome = "client_closed"
-        gateway.settled(receipt)
+        gateway.settle(receipt)
         return
     watch = _Watch()
     watcher = asyncio.get_running_loop().create_task(watch.run(receive))

@@ -30,7 +30,7 @@ class Protocol(HttpToolsProtocol):
     - bytes that are not HTTP get an OpenAI error too;
     - a caller that leaves is heard by the request that runs, also when others wait behind it (uvicorn tells only the last), and only so
       many may wait;
-    - a head has a largest size, and a head or a body that stops coming is given up after the keep-alive time;
+    - a head has a largest size, and what stands still for the keep-alive time is given up: a head, a body, an answer that is not read;
     - the offer of another protocol is declined and the request served (RFC 9110, 7.8): Java's client offers h2c with its first request;
     - trailers do not become headers (RFC 9110, 6.5.1).
     """
@@ -41,6 +41,7 @@ class Protocol(HttpToolsProtocol):
     _quiet = False
     _counted: object = None
     _unclaimed = 0
+    _unread = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See asyncio.Protocol."""
@@ -117,7 +118,12 @@ class Protocol(HttpToolsProtocol):
         self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"The head of the request is larger than {MAX_HEAD} bytes.")
 
     def _look(self) -> None:
-        """Looks, each keep-alive time, whether what has begun still comes: the head whole by the next look, the body by some bytes."""
+        """Looks, each keep-alive time, whether what has begun goes on: the head whole by the next look, body and answer by some bytes."""
+        paused = self.flow.write_paused or self.transport.is_closing()
+        unread, self._unread = self._unread, self.transport.get_write_buffer_size() if paused else 0
+        if unread and unread == self._unread:
+            self.transport.abort()  # which the request that runs hears, and with it the backend
+            return
         cycle = self.cycle
         begun: object = self.scope  # None: nothing ever came
         if cycle is not None and cycle.scope is begun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,6 +12,7 @@ from gateway.config.schema import Backend as Spec
 from gateway.config.schema import Timeouts
 from gateway.engines.base import Adapter, ModelInfo
 from gateway.engines.registry import adapter
+from gateway.pool.breaker import Breaker
 
 _SENDABLE: Final = re.compile(r"[!-~]+")
 # Whatever the configuration says: framing and what belongs to one hop are the transport's to say, the last two are the relay's.
@@ -35,7 +37,10 @@ _NEVER_FORWARDED: Final = frozenset(
 
 @dataclass(slots=True, eq=False)
 class Backend:
-    """One engine. `in_flight` counts our own requests to it; `answered` whether it has ever answered; `cards` its /v1/models by name."""
+    """One engine. `in_flight` counts our own requests to it; `answered` whether it has ever answered; `cards` its /v1/models by name.
+
+    `draining`: the operator lets it run empty. `queued`: sequences that wait in the engine, as it last said.
+    """
 
     name: str
     url: str
@@ -46,14 +51,17 @@ class Backend:
     forward: frozenset[bytes]
     spec: Spec
     authorization: bytes | None = field(repr=False, default=None)
+    breaker: Breaker = field(default_factory=lambda: Breaker(time.monotonic))
+    draining: bool = False
+    queued: float = 0.0
     in_flight: int = 0
     answered: bool = False
     cards: dict[str, ModelInfo] = field(default_factory=dict)
 
     @property
-    def load(self) -> float:
-        """Own requests in flight per weight."""
-        return self.in_flight / self.weight
+    def serves(self) -> bool:
+        """Whether it may get calls, as far as the operator is concerned."""
+        return self.spec.enabled and not self.draining
 
 
 def backend(name: str, spec: Spec, url: str) -> Backend:
@@ -71,12 +79,11 @@ def backend(name: str, spec: Spec, url: str) -> Backend:
         timeouts=spec.timeouts,
         forward=forward if key is None else forward - {b"authorization"},
         spec=spec,
+        breaker=Breaker(
+            time.monotonic,
+            trip_after=spec.breaker.trip_after,
+            first_s=spec.breaker.first_s,
+            longest_s=spec.breaker.longest_s,
+        ),
         authorization=f"Bearer {key}".encode() if key else None,
     )
-
-
-def least_loaded(backends: tuple[Backend, ...]) -> Backend:
-    """The backend with the least of our work, those that have answered before those that have not; first named wins a tie."""
-    if len(backends) == 1:
-        return backends[0]
-    return min(backends, key=lambda b: (not b.answered, b.load))

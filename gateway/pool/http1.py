@@ -119,7 +119,7 @@ class Http1Transport:
                 _, connection = await self._loop.create_connection(
                     lambda: _Connection(self, self._loop, self._open, target.idle), target.host, target.port, ssl=context
                 )
-        except (OSError, UnicodeError) as error:  # UnicodeError: a host that no name server could be asked for
+        except OSError as error:
             raise ConnectFailed(type(error).__name__) from None
         if self._closed or not connection.usable:
             connection.abort()

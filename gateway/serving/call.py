@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from gateway.access.keys import Principal
+from gateway.serving.admission import Slot
 from gateway.wire.errors import Header
 from gateway.wire.usage import Rates, Usage
 
@@ -52,6 +53,7 @@ class Receipt(msgspec.Struct):
     waited: float = 0.0
     overhead: float | None = None
     events: int = 0
+    slot: Slot | None = None
 
     def headers(self, *, stream: bool) -> list[Header]:
         """The headers of every answer, errors too. Notes the overhead, seconds, that they tell of."""

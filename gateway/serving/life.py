@@ -10,23 +10,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from random import Random
 
 from gateway.access.keys import authenticated, require
 from gateway.pool.transport import Transport
+from gateway.serving.admission import Admission, NotAdmitted
 from gateway.serving.call import Answer, Call, Receipt
 from gateway.serving.heartbeat import beating
 from gateway.serving.idempotency import Idempotency
 from gateway.serving.ids import DecisionIds, request_id
 from gateway.serving.options import Options, options
-from gateway.serving.patience import Patience
+from gateway.serving.patience import DeadlinePassed, Patience
 from gateway.serving.reading import fields_of
-from gateway.serving.relay import Errand, relay
+from gateway.serving.relay import Errand, Way, relay
 from gateway.serving.state import RealModel, State, VirtualModel
 from gateway.wire import headers as wire_headers
-from gateway.wire.errors import JSON, ApiError, model_not_found, retry_after
+from gateway.wire.errors import JSON, NO_RETRY, ApiError, model_not_found, retry_after
 from gateway.wire.request import Fields
 from policies.draw import draw
 
@@ -41,6 +45,11 @@ _RELAYED = re.compile(r"(?=.{1,1024}\Z)/v1(?:/[A-Za-z0-9_][A-Za-z0-9_.:~-]*)+\Z"
 _METHODS = frozenset(("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"))
 # What is the gateway's own to answer.
 _OWN = re.compile(r"/v1/(?:files|batches|models|route|decisions|feedback)(?:/|\Z)")
+# What engines store belongs to nobody here: all callers share the gateway's one key for it.
+_STORED = re.compile(
+    r"/v1/(?:responses/.|(?:conversations|videos|threads|assistants|vector_stores|uploads|containers|evals|fine_tuning)(?:/|\Z))"
+)
+_STORED_CHATS = re.compile(r"/v1/(?:chat/)?completions/")
 _STAINLESS_SECONDS = re.compile(rb"[0-9]{1,6}(?:\.[0-9]{1,6})?\Z")
 
 
@@ -54,6 +63,13 @@ class Gateway:
     settled: Callable[[Receipt], None]
     draining: bool = False
     idempotency: Idempotency = field(default_factory=Idempotency)
+    random: Random = field(default_factory=Random)
+
+    def settle(self, receipt: Receipt) -> None:
+        """A request has ended: its place in the queue is free, and its receipt goes where receipts go."""
+        if receipt.slot is not None:
+            receipt.slot.release()
+        self.settled(receipt)
 
 
 def open_receipt(gateway: Gateway, call: Call) -> Receipt:
@@ -72,11 +88,18 @@ def admit(gateway: Gateway, call: Call, receipt: Receipt) -> None:
     if call.path in _OPENAI:
         if call.method != "POST":
             raise ApiError(405, "caller_method_not_allowed", "This endpoint takes POST only.", headers=((b"allow", b"POST"),))
-    elif not _RELAYED.match(call.path) or _OWN.match(call.path):
+    elif not _may_be_relayed(call):
         raise ApiError(404, "caller_not_found", "There is no such endpoint.")
     elif call.method not in _METHODS:
         allowed = ((b"allow", ", ".join(sorted(_METHODS)).encode()),)
         raise ApiError(405, "caller_method_not_allowed", "This method is not relayed.", headers=allowed)
+
+
+def _may_be_relayed(call: Call) -> bool:
+    """Whether the path is one that a backend may hear of."""
+    if not _RELAYED.match(call.path) or _OWN.match(call.path) or _STORED.match(call.path):
+        return False
+    return call.method == "POST" or not _STORED_CHATS.match(call.path)
 
 
 async def serve(gateway: Gateway, call: Call, receipt: Receipt, body: bytes) -> Answer:
@@ -97,12 +120,12 @@ async def serve(gateway: Gateway, call: Call, receipt: Receipt, body: bytes) -> 
     except asyncio.CancelledError:
         if not ran:  # it waited for the first of its kind
             receipt.outcome = "client_closed"
-            gateway.settled(receipt)
+            gateway.settle(receipt)
         raise
     if not ran:  # it got that one's answer
         receipt.status = answer.status
         receipt.outcome = "ok" if answer.status < 400 else "caller_error"
-        gateway.settled(receipt)
+        gateway.settle(receipt)
     return answer
 
 
@@ -123,16 +146,33 @@ async def _execute(
     asked = options(bytes(fields.trilemma), call.headers)
     patience = Patience()
     model = _choose(state, receipt, fields.model or "", asked, patience)
-    errand = _errand(call, body, fields, form, patience)
+    errand = _errand(call, body, fields, form, asked, patience)
     try:
-        answer = await relay(gateway.transport, model, errand, receipt, patience, gateway.settled)
+        if model.admission is not None:
+            await _wait_for_turn(model.admission, receipt, patience)
+        answer = await relay(Way(gateway.transport, patience, gateway.settle, gateway.random), model, errand, receipt)
     except asyncio.CancelledError:
         receipt.outcome = "gateway_error" if gateway.draining else "client_closed"
-        gateway.settled(receipt)
+        gateway.settle(receipt)
         raise
     if answer.stream is None:
-        gateway.settled(receipt)
+        gateway.settle(receipt)
     return answer
+
+
+async def _wait_for_turn(admission: Admission, receipt: Receipt, patience: Patience) -> None:
+    """Takes a place in the model's queue. Raises ApiError 503 with the time after which there likely is one, 504 past the deadline."""
+    assert receipt.principal is not None, "an admitted call has its caller"
+    begun = time.perf_counter()
+    try:
+        with patience.within(math.inf):
+            receipt.slot = await admission.enter(receipt.principal.tenant, receipt.principal.priority)
+    except NotAdmitted as refused:
+        raise ApiError(503, "gateway_overloaded", str(refused), headers=retry_after(refused.retry_after_s)) from None
+    except DeadlinePassed:
+        raise ApiError(504, "gateway_deadline", "The request's deadline passed.", headers=(NO_RETRY,)) from None
+    finally:
+        receipt.waited += time.perf_counter() - begun
 
 
 async def answered(gateway: Gateway, receipt: Receipt, work: Awaitable[Answer]) -> Answer:
@@ -154,7 +194,7 @@ def refuse(gateway: Gateway, receipt: Receipt, error: ApiError) -> Answer:
         else:
             receipt.outcome = "backend_error" if error.code.startswith("backend_") else "gateway_error"
     answer = Answer(error.status, [JSON, *error.headers, *receipt.headers(stream=False)], error.body())
-    gateway.settled(receipt)
+    gateway.settle(receipt)
     return answer
 
 
@@ -212,7 +252,7 @@ def _decide(state: State, route: VirtualModel, receipt: Receipt, asked: Options)
     return route.models[decision.chosen]
 
 
-def _errand(call: Call, body: bytes, fields: Fields, form: tuple[int, int] | None, patience: Patience) -> Errand:
+def _errand(call: Call, body: bytes, fields: Fields, form: tuple[int, int] | None, asked: Options, patience: Patience) -> Errand:
     """What goes to a replica, and how long it may take."""
     streams = bool(fields.stream)
     completions = call.path in COMPLETIONS
@@ -229,6 +269,7 @@ def _errand(call: Call, body: bytes, fields: Fields, form: tuple[int, int] | Non
         ask_usage=ask_usage,
         openai=call.path in _OPENAI,
         idle_s=seconds if streams else None,
+        session=asked.session_id,
     )
 
 

@@ -48,6 +48,10 @@ class Patience:
         """The loop's time, seconds."""
         return self._loop.time()
 
+    def left_s(self) -> float:
+        """Seconds until the deadline."""
+        return self._deadline - self._loop.time()
+
     def bound(self, deadline: float) -> None:
         """Deadlines only ever come nearer."""
         self._deadline = min(self._deadline, deadline)

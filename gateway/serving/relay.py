@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
+from random import Random
 from urllib.parse import quote
 
 import msgspec
 
 from gateway.engines.openai import error_message
-from gateway.pool.backend import Backend, least_loaded
+from gateway.pool.backend import Backend
+from gateway.pool.breaker import Fault, fault_of
+from gateway.pool.replicas import NoneLive
 from gateway.pool.transport import Broken, ConnectFailed, TimedOut, Transport, TransportError, Upstream
+from gateway.serving.attempts import Failure
 from gateway.serving.call import Answer, Call, Receipt
 from gateway.serving.exchange import Exchange
 from gateway.serving.patience import DeadlinePassed, Patience
@@ -18,7 +23,7 @@ from gateway.serving.state import RealModel
 from gateway.serving.streams import SSE_HEADERS, EventStream, RawStream, Settle
 from gateway.wire import headers as wire_headers
 from gateway.wire.encoding import inflater
-from gateway.wire.errors import JSON, NO_RETRY, ApiError, Header, envelope
+from gateway.wire.errors import JSON, NO_RETRY, ApiError, Header, envelope, retry_after
 from gateway.wire.request import Fields, json_object, refuse_keys_in_another_case, rewrite
 from gateway.wire.stream import StreamRelay
 from gateway.wire.usage import read_answer
@@ -44,6 +49,12 @@ class Errand(msgspec.Struct, frozen=True):
     ask_usage: bool
     openai: bool
     idle_s: float | None
+    session: str | None = None
+
+    @property
+    def prompt(self) -> memoryview:
+        """What the engine sees first, as it came."""
+        return memoryview(self.fields.messages) or memoryview(self.fields.prompt)
 
     def body_for(self, backend_model: str) -> bytes:
         """The body as it goes to a backend that knows the model by that name."""
@@ -64,44 +75,88 @@ class Errand(msgspec.Struct, frozen=True):
         return f"{self.call.path}?{query.decode('ascii')}"
 
 
-async def relay(transport: Transport, model: RealModel, errand: Errand, receipt: Receipt, patience: Patience, settle: Settle) -> Answer:
-    """Sends the request to one replica. Raises ApiError. Unless a stream is returned, nothing is left open."""
-    backend = least_loaded(model.backends)
+class Way(msgspec.Struct, frozen=True):
+    """What an errand is run with."""
+
+    transport: Transport
+    patience: Patience
+    settle: Settle
+    random: Random
+
+
+async def relay(way: Way, model: RealModel, errand: Errand, receipt: Receipt) -> Answer:
+    """Sends the request to one replica after another, until one answers. Raises ApiError.
+
+    Unless a stream is returned, nothing is left open. A stream is returned with its first bytes at hand, so all that can fail before the
+    caller hears anything has failed by then, and was tried elsewhere.
+    """
+    receipt.served_model = model.public
+    receipt.rates = model.rates
+    tried: set[str] = set()
+    last: Failure | None = None
+    while len(tried) < model.retry.attempts:
+        try:
+            backend = model.replicas.pick(tried, errand.session, errand.prompt)
+        except NoneLive as none:
+            if last is None:
+                raise _none_live(none) from None
+            wait = model.retry.wait_s(last.retry_after_s, way.patience.left_s(), way.random)
+            if wait is None or receipt.attempts >= model.retry.attempts:
+                break
+            await asyncio.sleep(wait)
+            tried.clear()
+            continue
+        tried.add(backend.name)
+        outcome = await _attempt(way, backend, model, errand, receipt)
+        if isinstance(outcome, Answer):
+            return outcome
+        last = outcome
+        if not outcome.elsewhere or receipt.attempts >= model.retry.attempts:
+            break
+    assert last is not None, "an attempt was made"
+    way.patience.close()
+    if isinstance(last.told, ApiError):
+        raise last.told
+    return last.told
+
+
+async def _attempt(way: Way, backend: Backend, model: RealModel, errand: Errand, receipt: Receipt) -> Answer | Failure:
     if not errand.openai and backend.adapter.is_forbidden(errand.call.path):
         raise ApiError(404, "caller_not_found", "There is no such endpoint.")
     if errand.form is None and errand.body and backend.adapter.capabilities.keys_in_any_case:
         refuse_keys_in_another_case(errand.body)
-    receipt.served_model = model.public
     receipt.backend = backend.name
-    receipt.rates = model.rates
+    patience = way.patience
     patience.bound(patience.now() + backend.timeouts.total_s)
     name = backend.models[model.public]
     body, target = errand.body_for(name), errand.target_for(name)
     first_s = backend.timeouts.first_byte_s if errand.idle_s is None else min(errand.idle_s, backend.timeouts.first_byte_s)
     sent = time.perf_counter() - receipt.waited
-    answer: Answer | None = None
+    answer: Answer | Failure | None = None
     exchange = Exchange(backend, patience)
     try:
         with patience.within(first_s):
-            upstream = await _send(transport, backend, errand.call, target, body, receipt)
+            upstream = await _send(way.transport, backend, errand.call, target, body, receipt)
         backend.answered = True
+        answer = await _answer(upstream, exchange, errand, receipt, way.settle, sent, first_s)
         receipt.waited = time.perf_counter() - sent
-        answer = await _answer(upstream, exchange, errand, receipt, settle, sent)
-        if answer.status in (400, 422) and errand.ask_usage and _usage_refused(backend, answer):
+        if isinstance(answer, Answer) and answer.status in (400, 422) and errand.ask_usage and _usage_refused(backend, answer):
             exchange.close()
-            errand = msgspec.structs.replace(errand, ask_usage=False)
-            answer = await relay(transport, model, errand, receipt, patience, settle)
+            answer = await _attempt(way, backend, model, msgspec.structs.replace(errand, ask_usage=False), receipt)
         return answer
     except TransportError as error:
         receipt.waited = time.perf_counter() - sent
         receipt.outcome = "backend_error"
-        raise _failed(error) from None
+        fault: Fault = "timeout" if isinstance(error, TimedOut) else "connect" if isinstance(error, ConnectFailed) else "reset"
+        exchange.failed(fault)
+        # What is not known to be harmless twice is only tried elsewhere when nothing of it was sent.
+        return Failure(_failed(error), fault, elsewhere=errand.openai or fault == "connect")
     except DeadlinePassed:
         receipt.waited = time.perf_counter() - sent
         receipt.outcome = "gateway_error"
         raise ApiError(504, "gateway_deadline", "The request's deadline passed.", headers=(NO_RETRY,)) from None
     finally:
-        if answer is None or answer.stream is None:
+        if not isinstance(answer, Answer) or answer.stream is None:
             exchange.close()
 
 
@@ -122,15 +177,19 @@ async def _send(transport: Transport, backend: Backend, call: Call, target: str,
     return await transport.send(call.method, url, headers, body, backend.timeouts.connect_s, fresh=True)
 
 
-async def _answer(upstream: Upstream, exchange: Exchange, errand: Errand, receipt: Receipt, settle: Settle, sent: float) -> Answer:
+async def _answer(
+    upstream: Upstream, exchange: Exchange, errand: Errand, receipt: Receipt, settle: Settle, sent: float, first_s: float
+) -> Answer | Failure:
     coding = wire_headers.first(upstream.headers, b"content-encoding")
     inflate = inflater(coding)
     exchange.opened(upstream, inflate, errand.idle_s)
     status = receipt.status = upstream.status
+    receipt.waited = time.perf_counter() - sent
     if status in (401, 403):
-        raise ApiError(502, "backend_auth", "The backend refused the gateway's key.", headers=(NO_RETRY,))
+        return _bad(receipt, ApiError(502, "backend_auth", "The backend refused the gateway's key.", headers=(NO_RETRY,)), None)
     if not (200 <= status < 300 or 400 <= status < 600):
-        raise ApiError(502, "backend_bad_answer", f"The backend answered with status {status}.")
+        exchange.failed("status")
+        return _bad(receipt, ApiError(502, "backend_bad_answer", f"The backend answered with status {status}."), "status")
     headers = wire_headers.answered(upstream.headers)
     # A coding that cannot be undone here goes on as it is, unread.
     opaque = coding is not None and inflate is None and coding != b"identity"
@@ -138,12 +197,15 @@ async def _answer(upstream: Upstream, exchange: Exchange, errand: Errand, receip
         headers.append((b"content-encoding", coding))
     kind = (wire_headers.first(upstream.headers, b"content-type") or b"").split(b";")[0].strip().lower()
     if status < 300 and kind == b"text/event-stream" and not opaque:
+        events = StreamRelay(strip_usage=errand.ask_usage, needs_done=errand.openai)
+        stream = EventStream(exchange, events, receipt, settle)
+        await stream.begin(first_s)
+        receipt.waited = time.perf_counter() - sent
         receipt.outcome = "ok"
         headers = [header for header in headers if header[0] not in _OURS_IN_SSE]
         headers += SSE_HEADERS
         headers += receipt.headers(stream=True)
-        events = StreamRelay(strip_usage=errand.ask_usage, needs_done=errand.openai)
-        return Answer(status, headers, stream=EventStream(exchange, events, receipt, settle))
+        return Answer(status, headers, stream=stream)
     data, whole = await _held(exchange)
     receipt.waited = time.perf_counter() - sent
     if not whole:
@@ -153,12 +215,49 @@ async def _answer(upstream: Upstream, exchange: Exchange, errand: Errand, receip
     if opaque:
         receipt.outcome = "ok" if status < 400 else "backend_error"
     elif status >= 400:
-        status, data, headers = _refused(exchange.backend, status, data, headers, receipt)
+        return _refusal(exchange, status, data, headers, upstream, errand, receipt)
     else:
-        status = _read_answer(data, kind, errand, receipt)
-    receipt.status = status
+        refused = _read_answer(data, kind, errand, receipt)
+        if refused is not None:
+            exchange.failed("status")
+            told = refused if isinstance(refused, ApiError) else Answer(502, headers + receipt.headers(stream=False), data)
+            return Failure(told, "status", elsewhere=errand.openai)
+    exchange.went_well()
     headers += receipt.headers(stream=False)
     return Answer(status, headers, data)
+
+
+def _bad(receipt: Receipt, error: ApiError, fault: Fault | None) -> Failure:
+    receipt.outcome = "backend_error"
+    return Failure(error, fault, elsewhere=True)
+
+
+def _refusal(
+    exchange: Exchange, status: int, data: bytes, headers: list[Header], upstream: Upstream, errand: Errand, receipt: Receipt
+) -> Answer | Failure:
+    """A backend's own error: for the caller, if it is about what the caller sent; else another replica may do better."""
+    adapter = exchange.backend.adapter
+    error = json_object(data)
+    if error is not None and status >= 500 and adapter.is_caller_fault(status, error):
+        raise ApiError(400, "caller_invalid_value", error_message(error))
+    receipt.outcome = "caller_error" if status < 500 and status not in (408, 429) else "backend_error"
+    if error is None:
+        data, headers = _enveloped(status, data), [h for h in headers if h[0] != b"content-type"] + [JSON]
+    answer = Answer(status, headers + receipt.headers(stream=False), data)
+    fault = fault_of(status)
+    if fault is not None:
+        asked_s = wire_headers.retry_after_s(upstream.headers)
+        exchange.failed(fault, asked_s)
+        return Failure(answer, fault, elsewhere=errand.openai or status in (429, 503), retry_after_s=asked_s)
+    if error is not None and adapter.is_unknown_model(status, error):
+        return Failure(answer, None, elsewhere=True)
+    return answer
+
+
+def _enveloped(status: int, data: bytes) -> bytes:
+    """HTML, text or nothing: the envelope with a short excerpt."""
+    excerpt = " ".join(_TAGS.sub(" ", data[:4096].decode("utf-8", "replace")).split())[:200]
+    return envelope(status, "backend_error", f"The backend answered with status {status}" + (f": {excerpt}" if excerpt else "."))
 
 
 async def _held(exchange: Exchange) -> tuple[bytes, bool]:
@@ -176,40 +275,34 @@ async def _held(exchange: Exchange) -> tuple[bytes, bool]:
     return parts[0] if len(parts) == 1 else b"".join(parts), True
 
 
-def _refused(backend: Backend, status: int, data: bytes, headers: list[Header], receipt: Receipt) -> tuple[int, bytes, list[Header]]:
-    """A backend's own error: its JSON stays; HTML, text or nothing becomes the envelope with a short excerpt."""
-    error = json_object(data)
-    if error is not None and status >= 500 and backend.adapter.is_caller_fault(status, error):
-        raise ApiError(400, "caller_invalid_value", error_message(error))
-    receipt.outcome = "caller_error" if status < 500 and status not in (408, 429) else "backend_error"
-    if error is not None:
-        return status, data, headers
-    excerpt = " ".join(_TAGS.sub(" ", data[:4096].decode("utf-8", "replace")).split())[:200]
-    message = f"The backend answered with status {status}" + (f": {excerpt}" if excerpt else ".")
-    return status, envelope(status, "backend_error", message), [h for h in headers if h[0] != b"content-type"] + [JSON]
-
-
 def _usage_refused(backend: Backend, answer: Answer) -> bool:
     """Whether the backend takes everything but the option that the caller never asked for."""
     return backend.adapter.rejects_include_usage(answer.status, json_object(answer.body) or {})
 
 
-def _read_answer(data: bytes, kind: bytes, errand: Errand, receipt: Receipt) -> int:
-    """Reads usage of a good answer; the status to give: an error under status 200 is a bad gateway."""
+def _read_answer(data: bytes, kind: bytes, errand: Errand, receipt: Receipt) -> ApiError | bool | None:
+    """Reads usage of an answer with status 2xx. None: it is good. Else it is none: True when its body says so itself."""
     receipt.outcome = "ok"
     if not errand.openai and kind != b"application/json":
-        return receipt.status
+        return None
     answer = read_answer(data)
+    if not errand.openai:
+        receipt.usage = answer.usage if answer is not None else None
+        return None
     if answer is None:
-        if errand.openai:
-            receipt.outcome = "backend_error"
-            raise ApiError(502, "backend_bad_answer", "The backend's answer is not a JSON object.")
-        return receipt.status
-    receipt.usage = answer.usage
-    if answer.is_error and errand.openai:
         receipt.outcome = "backend_error"
-        return 502
-    return receipt.status
+        return ApiError(502, "backend_bad_answer", "The backend's answer is not a JSON object.")
+    receipt.usage = answer.usage
+    if answer.is_error:
+        receipt.outcome = "backend_error"
+        return True
+    return None
+
+
+def _none_live(none: NoneLive) -> ApiError:
+    if none.wait_s is None:
+        return ApiError(503, "backend_unavailable", "No backend serves this model now.", headers=retry_after(30.0))
+    return ApiError(503, "backend_unavailable", "Every backend of this model is cooling down.", headers=retry_after(none.wait_s))
 
 
 def _failed(error: TransportError) -> ApiError:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gateway.access.keys import Keys, principals
-from gateway.config.schema import Config, Price
+from gateway.config.schema import Config, Model, Price, Queue
 from gateway.pool.backend import Backend, backend
+from gateway.pool.replicas import Replicas
+from gateway.serving.admission import Admission
+from gateway.serving.attempts import Retry
 from gateway.wire.errors import ApiError
 from gateway.wire.usage import Rates
 from policies import registry
@@ -20,9 +24,16 @@ class RealModel:
     """A model that backends serve. `public` is its name to callers."""
 
     public: str
-    backends: tuple[Backend, ...]
+    replicas: Replicas
     rates: Rates
     context: int | None
+    retry: Retry
+    admission: Admission | None
+
+    @property
+    def backends(self) -> tuple[Backend, ...]:
+        """Its replicas, in configured order."""
+        return self.replicas.backends
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +73,20 @@ class State:
 Urls = Callable[[str], str]
 
 
-def build(config: Config, config_hash: str, managed_url: Urls, running: Mapping[str, Backend] | None = None) -> State:
+def build(config: Config, config_hash: str, managed_url: Urls, before: State | None = None) -> State:
     """A state from a checked configuration.
 
-    managed_url: where a managed backend listens. running: backends of the state before; one whose configuration is the same goes on, with
-    its counts. Raises ValueError for a policy that cannot be built.
+    managed_url: where a managed backend listens. before: the state until now; a backend, a queue or a set of replicas that is the same goes
+    on, with its counts. Raises ValueError for a policy that cannot be built.
     """
     backends: dict[str, Backend] = {}
     for name, spec in config.backends.items():
-        old = (running or {}).get(name)
+        old = before.backends.get(name) if before is not None else None
         url = spec.url if spec.url is not None else managed_url(name)
         fresh = backend(name, spec, url)
         same = old is not None and (old.spec, old.url, old.authorization) == (spec, fresh.url, fresh.authorization)
         backends[name] = old if same and old is not None else fresh
-    real = _real_models(config, backends)
+    real = _real_models(config, backends, before)
     names: dict[str, RealModel | VirtualModel] = dict(real)
     for public, model in config.models.items():
         names.update(dict.fromkeys(model.aliases, real[public]))
@@ -91,21 +102,35 @@ def build(config: Config, config_hash: str, managed_url: Urls, running: Mapping[
     return State(config, config_hash, principals(config.keys, names), names, backends)
 
 
-def _real_models(config: Config, backends: Mapping[str, Backend]) -> dict[str, RealModel]:
+def _real_models(config: Config, backends: Mapping[str, Backend], before: State | None) -> dict[str, RealModel]:
     serving: dict[str, list[Backend]] = {}
     for each in backends.values():
         for public in each.models:
             serving.setdefault(public, []).append(each)
     found = {}
     for public, replicas in serving.items():
-        card = config.models.get(public)
+        card = config.models.get(public, Model())
+        old = before.names.get(public) if before is not None else None
+        same = isinstance(old, RealModel) and old.backends == tuple(replicas)
         found[public] = RealModel(
             public=public,
-            backends=tuple(replicas),
-            rates=_rates(card.price) if card else Rates(),
-            context=card.context if card else None,
+            replicas=old.replicas if same and isinstance(old, RealModel) else Replicas(replicas),
+            rates=_rates(card.price),
+            context=card.context,
+            retry=Retry(card.attempts, card.retry_wait_s),
+            admission=_admission(card.queue, old.admission if isinstance(old, RealModel) else None),
         )
     return found
+
+
+def _admission(spec: Queue | None, running: Admission | None) -> Admission | None:
+    """The queue of a model; one that runs goes on with new bounds, so that no call is counted twice or lost."""
+    if spec is None:
+        return None
+    if running is not None:
+        running.resize(slots=spec.slots, room=spec.room)
+        return running
+    return Admission(time.monotonic, slots=spec.slots, room=spec.room, wait_s=spec.wait_s, weights=spec.weights)
 
 
 def _rates(price: Price) -> Rates:

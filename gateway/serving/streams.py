@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from gateway.pool.transport import TimedOut, TransportError
+from gateway.pool.transport import Broken, TimedOut, TransportError
 from gateway.serving.call import Receipt, StreamBroken
 from gateway.serving.exchange import Exchange
 from gateway.serving.patience import DeadlinePassed
@@ -22,18 +22,38 @@ SSE_HEADERS: Final[tuple[Header, ...]] = ((b"cache-control", b"no-cache"), (b"x-
 class EventStream:
     """A backend's event stream. A failure after the first byte is one error event and the end: no `[DONE]`, no invented finish reason."""
 
-    __slots__ = ("_closed", "_ended", "_events", "_exchange", "_receipt", "_settle")
+    __slots__ = ("_closed", "_ended", "_events", "_exchange", "_first", "_receipt", "_settle")
 
     def __init__(self, exchange: Exchange, events: StreamRelay, receipt: Receipt, settle: Settle) -> None:
         self._exchange = exchange
         self._events = events
         self._receipt = receipt
         self._settle = settle
+        self._first = b""
         self._ended = False
         self._closed = False
 
+    async def begin(self, within_s: float) -> None:
+        """Waits for the first bytes that can go to the caller; until then another replica may still serve. within_s: each wait.
+
+        Raises TransportError, DeadlinePassed.
+        """
+        try:
+            while data := await self._exchange.read(within_s):
+                if first := self._events.feed(data):
+                    self._first = first
+                    return
+        except EventTooLarge:
+            raise Broken("an event without end") from None
+        self._first = self._events.close()
+        if self._events.truncated or not self._first:
+            raise Broken("the stream ended before it began")
+
     async def next(self) -> bytes:
         """See Stream.next."""
+        if first := self._first:
+            self._first = b""
+            return first
         if self._ended:
             return b""
         events = self._events
@@ -43,6 +63,7 @@ class EventStream:
                 if out := events.feed(data):
                     return out
         except TransportError as error:
+            self._exchange.failed("timeout" if isinstance(error, TimedOut) else "reset")
             return self._broken(_stream_error(error))
         except DeadlinePassed:
             return self._broken(ApiError(504, "gateway_deadline", "The request's deadline passed."), "gateway_error")
@@ -51,6 +72,7 @@ class EventStream:
         self._ended = True
         rest = events.close()
         if events.truncated:
+            self._exchange.failed("reset")
             return rest + self._broken(ApiError(502, "backend_stream_broken", "The backend ended the stream before the answer."))
         return rest
 
@@ -66,6 +88,8 @@ class EventStream:
             receipt.outcome = "client_closed"
         elif self._events.failed and receipt.outcome == "ok":
             receipt.outcome = "backend_error"
+        if receipt.outcome == "ok":
+            self._exchange.went_well()
         self._exchange.close()
         self._settle(receipt)
 

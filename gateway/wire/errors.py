@@ -41,6 +41,7 @@ Code = Literal[
     "gateway_deadline",
     "gateway_draining",
     "gateway_internal",
+    "gateway_overloaded",
     "gateway_reload_failed",
     "invalid_api_key",
     "model_not_found",

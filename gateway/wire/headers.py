@@ -6,12 +6,16 @@ end-to-end that the backend says, because the operator owns the backend; framing
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Sequence
+from email.utils import parsedate_to_datetime
 
 from gateway.wire.errors import Header
 
 REQUEST_ALLOWED = frozenset((b"accept", b"accept-language", b"content-type", b"traceparent", b"tracestate", b"baggage", b"user-agent"))
 
+_NUMBER = re.compile(rb"[0-9]{1,9}(?:\.[0-9]{1,9})?\Z")
 _ANSWER_DROPPED = frozenset(
     (
         # hop-by-hop (RFC 9110, 7.6.1) and framing
@@ -60,6 +64,21 @@ def first(headers: Sequence[Header], name: bytes) -> bytes | None:
         if key == name:
             return value
     return None
+
+
+def retry_after_s(headers: Sequence[Header]) -> float | None:
+    """How long the backend asks to be left alone: `retry-after-ms`, or `retry-after` as seconds or as a date; None: it does not say."""
+    for name, scale in ((b"retry-after-ms", 1e-3), (b"retry-after", 1.0)):
+        value = first(headers, name)
+        if value is not None and _NUMBER.match(value):
+            return float(value) * scale
+    value = first(headers, b"retry-after")
+    if value is None:
+        return None
+    try:
+        return max(0.0, parsedate_to_datetime(value.decode("latin-1")).timestamp() - time.time())
+    except ValueError:
+        return None
 
 
 def _connection_named(headers: Sequence[Header]) -> frozenset[bytes] | tuple[()]:

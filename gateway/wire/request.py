@@ -33,6 +33,8 @@ class Fields(msgspec.Struct, frozen=True, gc=False):
     max_tokens: int | float | None = None
     max_completion_tokens: int | float | None = None
     trilemma: msgspec.Raw = msgspec.Raw()
+    messages: msgspec.Raw = msgspec.Raw()
+    prompt: msgspec.Raw = msgspec.Raw()
 
 
 class Member(msgspec.Struct, frozen=True, gc=False):

@@ -10,6 +10,7 @@ import yaml
 
 from gateway.config.schema import (
     Backend,
+    BreakerSpec,
     Caps,
     Config,
     Key,
@@ -17,6 +18,7 @@ from gateway.config.schema import (
     PlanSpec,
     Policy,
     Price,
+    Queue,
     Section,
     Server,
     Storage,
@@ -27,8 +29,8 @@ from gateway.config.schema import (
 PAGE = (Path(__file__).parents[2] / "docs/configuration.md").read_text()
 SECTIONS: dict[str, tuple[type[Section], ...]] = {
     "server": (Server,),
-    "backends": (Backend, Timeouts),
-    "models": (Model, Price),
+    "backends": (Backend, Timeouts, BreakerSpec),
+    "models": (Model, Price, Queue),
     "policies": (Policy,),
     "virtual_models": (VirtualModel, PlanSpec),
     "keys": (Key,),

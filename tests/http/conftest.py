@@ -6,6 +6,7 @@ Each module's tests run in its own loop: `pytestmark = pytest.mark.asyncio(loop_
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest_asyncio
 import uvloop
 
 from gateway.mock import Behaviour, MockBackend
+from gateway.pool.breaker import Breaker
 from tests.support.asking import CHAT, Pair
 from tests.support.running import Running, config_for, running
 from tests.support.waiting import until
@@ -33,7 +35,7 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tupl
     async with MockBackend(["mock-model"]) as mock:
         config = config_for(
             {"mock": {"url": mock.url, "engine": "vllm", "models": {"mock-model": "mock-model"}, "key": "sk-backend"}},
-            models={"mock-model": {"aliases": ["alias"], "price": {"input": 1.0, "cached_input": 0.1, "output": 2.0}}},
+            models={"mock-model": {"aliases": ["alias"], "price": {"input": 1.0, "cached_input": 0.1, "output": 2.0}, "retry_wait_s": 0}},
             virtual_models={"auto": {"policy": "fixed", "plans": {"a": {"model": "mock-model"}}}},
             server={"max_body_bytes": 100_000},
         )
@@ -52,6 +54,8 @@ async def gateway(shared: tuple[MockBackend, Running]) -> AsyncIterator[Running]
     yield run
     await mock.wait_for(lambda m: m.in_flight == 0)
     assert run.in_flight() == 0
+    for backend in run.gateway.state.backends.values():
+        backend.breaker = Breaker(time.monotonic)  # what one test's faults led to is not the next one's
 
 
 @pytest.fixture

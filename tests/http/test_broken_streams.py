@@ -44,10 +44,13 @@ def failure(stream: bytes, after: bytes) -> dict[str, Any]:
 async def test_a_broken_connection_is_an_error_event(
     mock: MockBackend, client: httpx.AsyncClient, gateway: Running, how: str, sent: int, framing: Any
 ) -> None:
-    """Reset or closed after the head, after the role alone, after content: what came goes on, then the failure is said."""
+    """Reset or closed after the role alone, after content: what came goes on, then the failure is said. Before that it is the status."""
     cut: dict[str, Any] = {f"{how}_after_events": sent, "cut_wait_s": 0.05}
     mock.script(Behaviour(events=EVENTS, framing=framing, **cut))
     answer = await client.post(CHAT, json=ASK)
+    if sent == 0:
+        assert (answer.status_code, answer.json()["error"]["code"]) == (502, "backend_error")
+        return
     assert answer.status_code == 200
     error = failure(answer.content, sse(*EVENTS[:sent]))
     assert (error["code"], error["type"]) == ("backend_stream_broken", "server_error")
@@ -124,11 +127,11 @@ async def test_an_event_without_end_is_given_up(mock: MockBackend, client: httpx
     assert failure(answer.content, sse(ROLE))["code"] == "backend_bad_answer"
 
 
-async def test_a_damaged_coding_is_an_error_event(mock: MockBackend, client: httpx.AsyncClient) -> None:
+async def test_a_damaged_coding_is_a_bad_gateway(mock: MockBackend, client: httpx.AsyncClient) -> None:
     raw = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\ncontent-length: 9\r\n\r\nnot gzip!"
     mock.script(Behaviour(raw=raw))
     answer = await client.post(CHAT, json=ASK)
-    assert failure(answer.content, b"")["code"] == "backend_stream_broken"
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "backend_error")
 
 
 # -- silence

@@ -286,6 +286,7 @@ class Pipe(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.written = b""
+        self.unread = 0
         self.closed = False
 
     def write(self, data: Any) -> None:
@@ -296,6 +297,12 @@ class Pipe(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return self.closed
+
+    def abort(self) -> None:
+        self.closed = True
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
 
     def pause_reading(self) -> None: ...
 
@@ -376,11 +383,36 @@ async def test_an_idle_connection_s_next_head_does_not_outlive_the_keep_alive_ti
     assert pipe.closed
 
 
+async def test_who_reads_slowly_is_served_and_who_does_not_read_is_not(quiet: tuple[Protocol, Pipe, Clock]) -> None:
+    protocol, pipe, clock = quiet
+    protocol.data_received(b"POST / HTTP/1.1\r\ncontent-length: 1\r\n\r\nx")
+    protocol.pause_writing()
+    for pipe.unread in (300, 200, 100):
+        clock.pass_keep_alive()
+        assert not pipe.closed
+    clock.pass_keep_alive()
+    assert pipe.closed
+    protocol.connection_lost(None)
+
+
 async def test_no_timer_outlives_its_connection(quiet: tuple[Protocol, Pipe, Clock]) -> None:
     protocol, _, clock = quiet
     protocol.data_received(b"GET / HTTP/1.1\r\n")
     protocol.connection_lost(None)
     assert not [active for _, active in clock.timers if active]
+
+
+async def test_an_answer_that_nobody_reads_over_a_real_socket(mock: MockBackend, tmp_path: Path) -> None:
+    """The client is there, but takes nothing: its request ends, and the backend's work for it."""
+    config = config_for({"mock": {"url": mock.url, "models": {"mock-model": "mock-model"}}}, server={"keep_alive_s": 1})
+    event = json.dumps({"choices": [{"index": 0, "delta": {"content": "x" * 200_000}, "finish_reason": None}]})
+    mock.script(Behaviour(events=(event,) * 200))
+    async with running(config, tmp_path / "state") as run, wire(run.url) as connection:
+        connection.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        connection.post(json.dumps(question(stream=True)).encode())
+        await run.until_settled(1, 20)
+        assert (run.settled[0].outcome, run.in_flight()) == ("client_closed", 0)
+        await mock.wait_for(lambda m: m.aborted == 1)
 
 
 async def test_half_a_body_over_a_real_socket(mock: MockBackend, tmp_path: Path) -> None:

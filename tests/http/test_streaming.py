@@ -243,8 +243,9 @@ async def test_events_arrive_while_the_backend_still_works(mock: MockBackend, cl
         assert mock.in_flight == 1
 
 
-async def test_the_head_arrives_before_the_first_token(mock: MockBackend, client: httpx.AsyncClient) -> None:
-    mock.script(Behaviour(events=EVENTS, stall_after_events=0))
+async def test_the_head_comes_with_the_first_event(mock: MockBackend, client: httpx.AsyncClient) -> None:
+    """Until the first event another replica may still serve, so status and headers are those of the one that does."""
+    mock.script(Behaviour(events=EVENTS, stall_after_events=1))
     async with client.stream("POST", CHAT, json=ASK) as answer:
         assert answer.status_code == 200
         assert mock.in_flight == 1

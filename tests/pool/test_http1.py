@@ -94,7 +94,7 @@ async def test_what_comes_on_an_idle_connection_closes_it(http1: Http1Transport)
     async with scripted(script) as server:
         assert (await ask(http1, server.url)).body == b"hello"
         late.set()
-        await eventually(lambda: http1.connections == 0)
+        await eventually(lambda: http1.connections == 0, within_s=2.0)  # before it grows too old
         got = await ask(http1, server.url)
         assert (got.status, got.body) == (200, b"hello")
         assert len(server.peers) == 2

@@ -38,7 +38,7 @@ def config(**sections: Any) -> Config:
 
 
 def state(made: Config, before: State | None = None) -> State:
-    return build(made, "hash", lambda name: f"http://127.0.0.1/{name}", before.backends if before else None)
+    return build(made, "hash", lambda name: f"http://127.0.0.1/{name}", before)
 
 
 def test_a_name_leads_to_the_backends_that_serve_it() -> None:

@@ -1,0 +1,43 @@
+"""Retries have one owner, and each request one budget of attempts.
+
+A failed attempt is tried again on a replica that has not failed this request yet, at once. Only when all have, and one asked for patience
+(Retry-After) that fits into the deadline and into `longest_wait_s`, is there a wait, with jitter. Nothing is tried again once a byte of the
+answer has gone to the caller, and nothing that the caller got wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from gateway.pool.breaker import Fault
+from gateway.serving.call import Answer
+from gateway.wire.errors import ApiError
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An attempt that failed: what to tell the caller if it was the last one.
+
+    fault: None when the backend itself is well (it lacks the model, or refuses our key). elsewhere: whether another replica may do better.
+    """
+
+    told: ApiError | Answer
+    fault: Fault | None
+    elsewhere: bool
+    retry_after_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """attempts: at most so many per request, the first included. longest_wait_s: the longest Retry-After that is waited for."""
+
+    attempts: int = 3
+    longest_wait_s: float = 5.0
+
+    def wait_s(self, asked_s: float | None, left_s: float, random: Random) -> float | None:
+        """How long to wait when every replica has failed: a little longer than asked; None: do not. left_s: until the deadline."""
+        if asked_s is None or asked_s > self.longest_wait_s:
+            return None
+        wait = asked_s + random.uniform(0.0, 0.1 + 0.1 * asked_s)
+        return wait if wait < left_s else None
