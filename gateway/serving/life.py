@@ -47,7 +47,7 @@ _METHODS = frozenset(("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"))
 _OWN = re.compile(r"/v1/(?:files|batches|models|route|decisions|feedback)(?:/|\Z)")
 # What engines store belongs to nobody here: all callers share the gateway's one key for it.
 _STORED = re.compile(
-    r"/v1/(?:responses/.|(?:conversations|videos|threads|assistants|vector_stores|uploads|containers|evals|fine_tuning)(?:/|\Z))"
+    r"/v1/(?:responses/(?!(?:input_tokens|compact)\Z).|(?:conversations|videos|threads|assistants|vector_stores|uploads|containers|evals|fine_tuning)(?:/|\Z))"
 )
 _STORED_CHATS = re.compile(r"/v1/(?:chat/)?completions/")
 _STAINLESS_SECONDS = re.compile(rb"[0-9]{1,6}(?:\.[0-9]{1,6})?\Z")
