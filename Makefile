@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 HF_MODEL := .trilemma/models/hf-smollm2
 
-.PHONY: up install install-vllm test test-vllm lint bench clean
+.PHONY: up install install-vllm test test-vllm lint bench load clean
 
 # The quick start: embedded engines and the gateway, in the foreground.
 up: .venv/.up
@@ -50,6 +50,11 @@ lint: .venv/.all
 bench: .venv/.all
 	@deploy/bench/nginx.sh
 	$(BIN)/trilemma bench overhead --out out/bench
+
+# The scenarios of loadtests/, some 12 minutes; NAME=azure_conv runs one.
+load: .venv/.all
+	@status=0; for one in $(or $(NAME:%=loadtests/scenarios/%.yaml),$(wildcard loadtests/scenarios/*.yaml)); do \
+	  $(BIN)/trilemma load $$one --out out/load || status=1; done; exit $$status
 
 clean:
 	rm -rf .venv .venv-vllm .trilemma

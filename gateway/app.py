@@ -11,7 +11,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from fastapi import FastAPI
 
@@ -35,6 +35,9 @@ from gateway.store.record import recording
 from gateway.store.sqlite import SqliteFile
 from gateway.store.urls import database_file
 from gateway.store.writer import Writer
+
+# How long a start waits for sources of replicas that have not spoken.
+_DISCOVERY_S: Final = 2.0
 
 Read = Callable[[], Loaded]
 Settled = Callable[[Receipt], None]
@@ -126,7 +129,9 @@ class App:
             prober = Prober(transport, group)
             stack.callback(prober.stop)
             prober.watch(self.gateway.state.backends.values())
-            self.reloader = Reloader(self._read, loaded, self.gateway, ports, prober, supervisor)
+            self.reloader = Reloader(self._read, loaded, self.gateway, ports, prober, supervisor, group)
+            stack.callback(self.reloader.stop)
+            await self.reloader.discover(_DISCOVERY_S)
             reloads = group.create_task(self.reloader.run(), name="reloads")
             stack.callback(reloads.cancel)
             if loaded.config.server.watch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,12 @@ from gateway.config.problems import ConfigError
 from gateway.engines.packaged import EngineError
 from gateway.engines.spec import free_port, specs
 from gateway.engines.supervisor import Supervisor
+from gateway.pool.discovery.configured import specs as discovered
+from gateway.pool.discovery.discovery import Discovery
+from gateway.pool.discovery.endpoint import Endpoint
 from gateway.pool.probe import Prober
 from gateway.serving.life import Gateway
-from gateway.serving.state import State, build
+from gateway.serving.state import Found, State, build
 
 log = logging.getLogger("trilemma.config")
 
@@ -43,9 +46,9 @@ class Ports:
         return port
 
 
-def state_of(loaded: Loaded, ports: Mapping[str, int], before: State | None = None) -> State:
+def state_of(loaded: Loaded, ports: Mapping[str, int], before: State | None = None, found: Found = lambda _: ()) -> State:
     """The state of a loaded configuration. Raises ValueError."""
-    return build(loaded.config, loaded.hash, lambda name: f"http://127.0.0.1:{ports[name]}", before)
+    return build(loaded.config, loaded.hash, lambda name: f"http://127.0.0.1:{ports[name]}", before, found)
 
 
 class Reloader:
@@ -59,6 +62,7 @@ class Reloader:
         ports: Ports,
         prober: Prober,
         supervisor: Supervisor,
+        group: asyncio.TaskGroup,
     ) -> None:
         self._read = read
         self._loaded = loaded
@@ -66,6 +70,8 @@ class Reloader:
         self._ports = ports
         self._prober = prober
         self._supervisor = supervisor
+        self._discovery = Discovery(group, self._changed)
+        self._endpoints: dict[str, Sequence[Endpoint]] = {}
         self._at = time.time()
         self._error: list[str] | None = None
         self._lock = asyncio.Lock()
@@ -81,13 +87,35 @@ class Reloader:
             except Exception:  # whatever it is, the gateway must not end of it: it shares a task group with this
                 log.exception("reloading the configuration failed")
 
+    async def discover(self, within_s: float) -> None:
+        """Begins to follow what the configuration says, and waits until every source has spoken, or so long."""
+        self._discovery.follow(discovered(self._loaded.config))
+        await self._discovery.heard(within_s)
+
+    def stop(self) -> None:
+        """Ends all following."""
+        self._discovery.stop()
+
+    async def _changed(self, name: str, endpoints: Sequence[Endpoint]) -> None:
+        """A source found other replicas: they are taken up as by a reload."""
+        async with self._lock:
+            self._endpoints[name] = endpoints
+            state = state_of(self._loaded, self._ports.of(self._loaded), self._gateway.state, self._found)
+            self._gateway.state = state
+            self._prober.watch(state.backends.values())
+            log.info("backend %s has %d replicas", name, len(endpoints))
+
+    def _found(self, name: str) -> Sequence[Endpoint]:
+        return self._endpoints.get(name, ())
+
     async def reload(self) -> bool:
         """Reads, checks, builds and swaps. False when it could not: `status` says why."""
         async with self._lock:
             try:
                 loaded = await asyncio.to_thread(self._read)
                 ports = self._ports.of(loaded)
-                state = state_of(loaded, ports, self._gateway.state)
+                state = state_of(loaded, ports, self._gateway.state, self._found)
+                self._discovery.follow(discovered(loaded.config))
                 if loaded.config.server != self._loaded.config.server:
                     log.warning(
                         "changes under `server`, but for `max_body_bytes`, `max_n` and `heartbeat_s`, take effect at the next start"
@@ -122,6 +150,13 @@ class Reloader:
     def engines(self) -> dict[str, dict[str, Any]]:
         """Managed engines as their supervisor sees them."""
         return {name: msgspec.structs.asdict(status) for name, status in self._supervisor.status().items()}
+
+    def sources(self) -> dict[str, dict[str, Any]]:
+        """How the sources of discovered backends do."""
+        return {
+            name: {"replicas": len(status.endpoints), "last_error": status.last_error, "age_s": status.age_s}
+            for name, status in self._discovery.status().items()
+        }
 
     def files(self) -> Mapping[Path, Stamp | None]:
         """The files that the configuration in use was read from."""

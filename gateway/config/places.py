@@ -1,8 +1,8 @@
 """Relative paths in a configuration: they start at the folder of its file, wherever the gateway was started.
 
-That holds for `key_file`, `secret_file`, SQLite URLs (`sqlite:///decisions.db`), `python` when it has a `/` (a bare
-`python3` is looked up in PATH), and `model` of a managed backend when it is a file: for llama-server whatever is no
-packaged model, for vLLM what ends in `.gguf` or begins with `./` or `../`. `~` is the home of the gateway's user.
+That holds for `key_file`, `secret_file`, the files of `discover`, SQLite URLs (`sqlite:///decisions.db`), `python` when it has a `/`
+(a bare `python3` is looked up in PATH), and `model` of a managed backend when it is a file: for llama-server whatever is no packaged
+model, for vLLM what ends in `.gguf` or begins with `./` or `../`. `~` is the home of the gateway's user.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from gateway.config.schema import Backend, Config
+from gateway.config.schema import Backend, Config, Discover
 from gateway.engines.packaged import NAMES
 
 _SQLITE_FILE = re.compile(r"(sqlite(?:\+\w+)?:///)(?![/:]|file:|\?|$)(.*)", re.DOTALL)
@@ -42,11 +42,22 @@ def _backend(backend: Backend, folder: Path) -> Backend:
     changes: dict[str, Any] = {}
     if backend.key_file is not None:
         changes["key_file"] = _from(folder, backend.key_file)
+    if (discover := backend.discover) is not None:
+        changes["discover"] = _discover(discover, folder)
     if backend.python is not None and len(backend.python.parts) > 1:
         changes["python"] = _from(folder, backend.python)
     if (file := model_file(backend)) is not None:
         changes["model"] = str(_from(folder, file))
     return backend.model_copy(update=changes)
+
+
+def _discover(discover: Discover, folder: Path) -> Discover:
+    if discover.file is not None:
+        return discover.model_copy(update={"file": discover.file.model_copy(update={"path": _from(folder, discover.file.path)})})
+    if (cluster := discover.kubernetes) is not None:
+        files = {key: _from(folder, path) for key in ("token_file", "ca_file") if (path := getattr(cluster, key)) is not None}
+        return discover.model_copy(update={"kubernetes": cluster.model_copy(update=files)})
+    return discover
 
 
 def _from(folder: Path, path: Path) -> Path:

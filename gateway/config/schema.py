@@ -81,6 +81,62 @@ class BreakerSpec(Section):
     longest_s: Seconds = Field(30.0, description="The longest pause that the backend did not ask for itself.")
 
 
+Scheme = Literal["http", "https"]
+Family = Literal["ipv4", "ipv6"]
+
+
+class Listed(Section):
+    """A replica with a weight of its own."""
+
+    url: str = Field(pattern=_URL, description="Address of the replica.")
+    weight: float = Field(1.0, gt=0, le=1_000, description="Times the backend's own.")
+
+
+class DnsSource(Section):
+    """Every address of a name is a replica."""
+
+    host: str = Field(min_length=1, max_length=253, description="The name.")
+    port: int = Field(ge=1, le=65_535, description="Port of every replica.")
+    interval_s: Seconds = Field(10.0, description="Between two look-ups.")
+    scheme: Scheme = Field("http", description="How replicas are spoken to.")
+    family: Family | None = Field(None, description="Only these addresses. Default: IPv4, and IPv6 where there is none.")
+
+
+class FileSource(Section):
+    """A file lists the replicas."""
+
+    path: Path = Field(description="A list of URLs: JSON where the name ends in .json, else YAML.")
+    interval_s: Seconds = Field(1.0, description="Between two looks at it.")
+
+
+class KubernetesSource(Section):
+    """The pods behind a Service are the replicas."""
+
+    service: str = Field(min_length=1, max_length=253, description="The Service's name.")
+    namespace: str | None = Field(None, description="Its namespace. Default: the gateway's own.")
+    port: str | int | None = Field(None, description="A port's name in the Service, or a number. Default: the only port there is.")
+    scheme: Scheme = Field("http", description="How replicas are spoken to.")
+    family: Family | None = Field(None, description="Only these addresses. Default: IPv4, and IPv6 where there is none.")
+    server: str | None = Field(None, pattern=_URL, description="The API server, for a gateway that is no pod of the cluster.")
+    token_file: Path | None = Field(None, description="Token for that server.")
+    ca_file: Path | None = Field(None, description="Certificates that vouch for that server.")
+
+
+class Discover(Section):
+    """Where replicas are found: exactly one of these."""
+
+    static: list[Annotated[str, Field(pattern=_URL)] | Listed] | None = Field(None, description="Listed here.")
+    dns: DnsSource | None = Field(None, description="The addresses of a name.")
+    file: FileSource | None = Field(None, description="A file.")
+    kubernetes: KubernetesSource | None = Field(None, description="The pods behind a Service.")
+
+    @model_validator(mode="after")
+    def _one(self) -> Discover:
+        if sum(each is not None for each in (self.static, self.dns, self.file, self.kubernetes)) != 1:
+            raise ValueError("give exactly one of `static`, `dns`, `file`, `kubernetes`")
+        return self
+
+
 class Backend(Section):
     """An engine: *given* by `url`, or *managed* (started, watched, stopped) by `launch`."""
 
@@ -99,6 +155,7 @@ class Backend(Section):
         [], description="Headers of the client's request that go on to the engine."
     )
 
+    discover: Discover | None = Field(None, description="Find several engines that run, instead of `url`.")
     launch: Literal["llama-server", "vllm"] | None = Field(None, description="Start this engine and manage it, instead of `url`.")
     model: str | None = Field(None, min_length=1, description="What a launched engine loads: a packaged model's name or a path.")
     slots: int = Field(8, ge=1, le=256, description="Requests that a launched engine runs at once.")
@@ -110,8 +167,8 @@ class Backend(Section):
 
     @model_validator(mode="after")
     def _given_or_managed(self) -> Backend:
-        if (self.url is None) == (self.launch is None):
-            raise ValueError("give either `url` (an engine that runs) or `launch` (one to start)")
+        if sum(each is not None for each in (self.url, self.launch, self.discover)) != 1:
+            raise ValueError("give either `url` (an engine that runs), `launch` (one to start) or `discover` (several that run)")
         if self.launch is not None and self.model is None:
             raise ValueError("`launch` needs `model`: a packaged model's name or a path")
         if self.key is not None and self.key_file is not None:

@@ -195,10 +195,20 @@ _BACKEND = _object(
         "models": {"type": "object", "additionalProperties": _STRING},
         "in_flight": _INTEGER,
         "answered": {"type": "boolean"},
+        "breaker": {"enum": ["closed", "open", "half_open"]},
         "managed": {"type": ["object", "null"], "description": "An engine of the gateway's own, as its supervisor sees it."},
     }
 )
+_SOURCES: Mapping[str, Any] = {
+    "type": "object",
+    "description": "How the sources of discovered backends do, by backend.",
+    "additionalProperties": _object(
+        {"replicas": _INTEGER, "last_error": {"type": ["string", "null"]}, "age_s": {"type": ["number", "null"]}}
+    ),
+}
 BACKENDS: Responses = {
     **ERRORS,
-    200: _described("In configured order", _object({"object": {"const": "list"}, "data": {"type": "array", "items": _BACKEND}})),
+    200: _described(
+        "In configured order", _object({"object": {"const": "list"}, "data": {"type": "array", "items": _BACKEND}, "sources": _SOURCES})
+    ),
 }

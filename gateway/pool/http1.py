@@ -95,7 +95,7 @@ class Http1Transport:
 
     def expire_later(self, connection: _Connection) -> None:
         """Sees to it that a connection that became idle is closed in time."""
-        if self._sweeper is None and not self._closed:
+        if self._sweeper is None:
             self._sweeper = self._loop.call_at(connection.since + self._keep_alive_s, self._sweep)
 
     def _kept(self, target: Target) -> _Connection | None:

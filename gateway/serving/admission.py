@@ -154,7 +154,7 @@ class Admission:
 
     async def enter(self, tenant: str, priority: Priority = "interactive") -> Slot:
         """Waits for a slot. Raises QueueFull, QueueTimeout. Cancelled at any moment, it holds neither slot nor place."""
-        if self._running < self._slots and not self.waiting:
+        if self._running < self._slots:  # while a slot is free nobody waits
             return self._take()
         self._make_room(tenant, priority)
         loop = asyncio.get_running_loop()

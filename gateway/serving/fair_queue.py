@@ -62,7 +62,8 @@ class FairQueue(Generic[T]):
         """The item waits from now on."""
         line = self._lines.get(tenant)
         if line is None:
-            self._tidy()
+            if len(self._lines) >= self._tidy_at:
+                self._tidy()
             line = self._lines[tenant] = _Line(self._weights.get(tenant, 1.0))
         number = next(self._numbers)
         line.items[number] = item
@@ -140,7 +141,7 @@ class FairQueue(Generic[T]):
         while self._lengths:
             noted, number, tenant = self._lengths[0]
             line = self._lines.get(tenant)
-            if line is None or line.noted == 0 or -noted != line.noted / line.weight:
+            if line is None or -noted != line.noted / line.weight:
                 heapq.heappop(self._lengths)  # there is a newer one
             elif line.noted == len(line.items):
                 return line
@@ -156,22 +157,16 @@ class FairQueue(Generic[T]):
         line.noted = len(line.items)
         heapq.heappush(self._lengths, (-line.noted / line.weight, next(self._numbers), tenant))
         if len(self._lengths) > 2 * len(self._lines) + 64:
-            self._note_anew()
-
-    def _note_anew(self) -> None:
-        for line in self._lines.values():
-            line.noted = len(line.items)
-        self._lengths = [(-line.noted / line.weight, next(self._numbers), name) for name, line in self._lines.items() if line.noted]
-        heapq.heapify(self._lengths)
+            for each in self._lines.values():
+                each.noted = len(each.items)
+            self._lengths = [(-each.noted / each.weight, next(self._numbers), name) for name, each in self._lines.items() if each.noted]
+            heapq.heapify(self._lengths)
 
     def _tidy(self) -> None:
-        """Forgets tenants that wait for nothing and owe nothing, once they may be many."""
-        if len(self._lines) < self._tidy_at:
-            return
+        """Forgets tenants that wait for nothing and owe nothing."""
         for line in self._lines.values():
             line.queued = bool(line.items)
         self._starts = [entry for entry in self._starts if self._lines[entry[2]].items]
         heapq.heapify(self._starts)
         self._lines = {name: line for name, line in self._lines.items() if line.items or line.finish > self._virtual}
-        self._note_anew()
         self._tidy_at = 2 * len(self._lines) + 64

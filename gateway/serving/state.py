@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.access.keys import Keys, principals
+from gateway.config.schema import Backend as Spec
 from gateway.config.schema import Config, Model, Price, Queue
 from gateway.pool.backend import Backend, backend
+from gateway.pool.discovery.discovery import replica
+from gateway.pool.discovery.endpoint import Endpoint
 from gateway.pool.replicas import Replicas
 from gateway.serving.admission import Admission
 from gateway.serving.attempts import Retry
@@ -71,21 +74,21 @@ class State:
 
 
 Urls = Callable[[str], str]
+Found = Callable[[str], Sequence[Endpoint]]
 
 
-def build(config: Config, config_hash: str, managed_url: Urls, before: State | None = None) -> State:
+def build(config: Config, config_hash: str, managed_url: Urls, before: State | None = None, found: Found = lambda _: ()) -> State:
     """A state from a checked configuration.
 
-    managed_url: where a managed backend listens. before: the state until now; a backend, a queue or a set of replicas that is the same goes
-    on, with its counts. Raises ValueError for a policy that cannot be built.
+    managed_url: where a managed backend listens. found: the replicas of a discovered one. before: the state until now; a backend, a queue
+    or a set of replicas that is the same goes on, with its counts. Raises ValueError for a policy that cannot be built.
     """
     backends: dict[str, Backend] = {}
     for name, spec in config.backends.items():
-        old = before.backends.get(name) if before is not None else None
-        url = spec.url if spec.url is not None else managed_url(name)
-        fresh = backend(name, spec, url)
-        same = old is not None and (old.spec, old.url, old.authorization) == (spec, fresh.url, fresh.authorization)
-        backends[name] = old if same and old is not None else fresh
+        for fresh in _replicas(name, spec, managed_url, found):
+            old = before.backends.get(fresh.name) if before is not None else None
+            same = old is not None and (old.spec, old.url, old.authorization) == (fresh.spec, fresh.url, fresh.authorization)
+            backends[fresh.name] = old if same and old is not None else fresh
     real = _real_models(config, backends, before)
     names: dict[str, RealModel | VirtualModel] = dict(real)
     for public, model in config.models.items():
@@ -102,11 +105,18 @@ def build(config: Config, config_hash: str, managed_url: Urls, before: State | N
     return State(config, config_hash, principals(config.keys, names), names, backends)
 
 
+def _replicas(name: str, spec: Spec, managed_url: Urls, found: Found) -> list[Backend]:
+    if spec.discover is None:
+        return [backend(name, spec, spec.url if spec.url is not None else managed_url(name))]
+    return [backend(replica(name, each), spec.model_copy(update={"weight": spec.weight * each.weight}), each.url) for each in found(name)]
+
+
 def _real_models(config: Config, backends: Mapping[str, Backend], before: State | None) -> dict[str, RealModel]:
-    serving: dict[str, list[Backend]] = {}
+    # A model is there before its replicas are found.
+    serving: dict[str, list[Backend]] = {public: [] for spec in config.backends.values() for public in spec.models}
     for each in backends.values():
         for public in each.models:
-            serving.setdefault(public, []).append(each)
+            serving[public].append(each)
     found = {}
     for public, replicas in serving.items():
         card = config.models.get(public, Model())

@@ -55,7 +55,8 @@ def test_one_mistake(minimal: str, problems: Problems, added: str, message: str)
         ("{url: 'a:8000', models: {m: m}}",
          "3:12: backends.a.url: should be http://HOST[:PORT][/PATH] or https://..., without user, query or fragment "
          "(a key stands in `key`)"),
-        ("{models: {m: m}}", "3:3: backends.a: give either `url` (an engine that runs) or `launch` (one to start)"),
+        ("{models: {m: m}}",
+         "3:3: backends.a: give either `url` (an engine that runs), `launch` (one to start) or `discover` (several that run)"),
         ("{launch: vllm, models: {m: m}}", "3:3: backends.a: `launch` needs `model`: a packaged model's name or a path"),
         ("{url: 'http://a', key: k, key_file: f, models: {m: m}}", "3:3: backends.a: give `key` or `key_file`, not both"),
         ("{url: 'http://a', models: {m: 1}}", "3:36: backends.a.models.m: should be a valid string: put it in quotes"),

@@ -1,4 +1,4 @@
-"""A backend from its configuration: where its requests go, what may stand in them, and which one is asked."""
+"""A backend from its configuration: where its requests go, and what may stand in them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from gateway.config.schema import Backend as Spec
 from gateway.mock import MockBackend
-from gateway.pool.backend import Backend, backend, least_loaded
+from gateway.pool.backend import Backend, backend
 from tests.support.raw import wire
 from tests.support.running import config_for, running
 
@@ -85,17 +85,9 @@ async def test_a_request_over_such_a_configuration_is_framed_once(mock: MockBack
     assert int(dict(received.headers)["content-length"]) > len(body)
 
 
-def test_the_least_loaded_is_asked() -> None:
-    a, b = made("a"), made("b", weight=2)
-    assert least_loaded((a,)) is a
-    assert least_loaded((a, b)) is a
-    a.in_flight, b.in_flight = 2, 3
-    assert least_loaded((a, b)) is b
-    b.in_flight = 5
-    assert least_loaded((a, b)) is a
-
-
-def test_one_that_has_answered_is_asked_before_one_that_has_not() -> None:
-    a, b = made("a"), made("b")
-    b.answered, b.in_flight = True, 100
-    assert least_loaded((a, b)) is b
+def test_a_backend_serves_unless_the_operator_says_otherwise() -> None:
+    one = made()
+    assert one.serves
+    one.draining = True
+    assert not one.serves
+    assert not made(enabled=False).serves

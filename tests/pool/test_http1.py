@@ -404,7 +404,7 @@ async def test_a_url_that_no_request_line_can_hold_is_refused(http1: Http1Transp
         assert not server.peers
 
 
-async def test_long_urls_are_sent_and_not_remembered(http1: Http1Transport) -> None:
+async def test_long_urls(http1: Http1Transport) -> None:
     async with scripted(hello) as server:
         for index in range(3):
             assert (await ask(http1, f"{server.url}?{'q' * 10_000}={index}")).whole
@@ -643,6 +643,18 @@ async def test_an_exchange_leaves_nothing_for_the_garbage_collector(http1: Http1
         assert not ours(found)
         if outcome == "whole":
             assert len(server.peers) == 1
+
+
+@pytest.mark.parametrize("reads", [True, False])
+async def test_close_closes_even_what_is_whole_and_release_only_keeps_what_was_read(http1: Http1Transport, reads: bool) -> None:
+    async with scripted(hello) as server:
+        upstream = await http1.send("POST", server.url, (), b"{}", 5.0)
+        if reads:
+            assert (await upstream.read_some(), await upstream.read_some()) == (b"hello", b"")
+            upstream.close()
+        else:
+            upstream.release()
+        await eventually(lambda: http1.connections == 0 and not server.tasks, within_s=2.0)
 
 
 async def test_a_read_that_waits_ends_when_the_answer_is_closed_by_another_task(http1: Http1Transport) -> None:

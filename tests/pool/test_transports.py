@@ -137,13 +137,15 @@ async def test_pieces_are_handed_on_as_they_come(transport: Transport) -> None:
 AIOHTTP_TAKES = {"a space before the colon", "a status below 100", "an upgrade that does not say to what"}
 
 
+@pytest.mark.parametrize("size", [1 << 16, 1], ids=["at once", "byte by byte"])
 @pytest.mark.parametrize("name", BROKEN)
-async def test_what_is_no_answer_is_broken(transport: Transport, name: str) -> None:
+async def test_what_is_no_answer_is_broken(transport: Transport, name: str, size: int) -> None:
     """And, on a first use of a connection, never a reason to send the request again. The next request finds another connection."""
 
     async def script(peer: Peer) -> None:
         await peer.request()
-        await peer.send(BROKEN[name] if peer.number == 0 else HELLO)
+        answer = BROKEN[name] if peer.number == 0 else HELLO
+        await peer.send(*(answer[at : at + size] for at in range(0, len(answer), size)))
 
     async with scripted(script) as server:
         got = await ask(transport, server.url)

@@ -168,7 +168,9 @@ async def test_a_slot_that_comes_with_the_deadline_is_not_lost() -> None:
 async def test_interactive_goes_before_batch_and_batch_never_starves() -> None:
     queue = admission(batch_every=10)
     callers = Callers(queue)
-    await callers.call("t", name="first")
+    for _ in range(16):
+        await callers.call("t", name="first")
+    await callers.next(15)
     for _ in range(5):
         await callers.call("t", "batch", "batch")
     for _ in range(60):
@@ -176,7 +178,7 @@ async def test_interactive_goes_before_batch_and_batch_never_starves() -> None:
 
     await callers.next(65)
 
-    order = callers.served[1:]
+    order = callers.served[16:]
     # Every tenth slot is batch's.
     assert [place for place, name in enumerate(order, 1) if name == "batch"] == [10, 20, 30, 40, 50]
 
@@ -266,6 +268,18 @@ async def test_interactive_calls_take_batchs_places_but_one_in_ten() -> None:
 
 
 @clocked
+async def test_the_only_place_is_interactives() -> None:
+    queue = admission(room=1)
+    callers = Callers(queue)
+    await callers.call("t")
+    for name in ("batch", "interactive", "batch"):
+        await callers.call("t", name, name)  # type: ignore[arg-type]
+
+    assert [name for name, _ in callers.refused] == ["batch", "batch"]
+    await callers.stop()
+
+
+@clocked
 async def test_batch_has_a_place_in_a_room_full_of_interactive_calls() -> None:
     queue = admission(room=20, batch_every=10)
     callers = Callers(queue)
@@ -320,6 +334,22 @@ async def test_who_waited_in_vain_hears_it_too() -> None:
     # Calls took 5 s; the one that runs has taken 30 by now.
     assert refused.value.retry_after_s == 30.0
     slot.release()
+
+
+@clocked
+async def test_a_call_that_runs_for_long_is_seen_before_it_ends() -> None:
+    """Of two that ran one has ended after 5 s; the other has had 20 s by now."""
+    queue = admission(slots=2)
+    await asyncio.sleep(5.0)
+    first = await queue.enter("t")
+    await asyncio.sleep(5.0)
+    second = await queue.enter("t")
+    first.release()
+    await asyncio.sleep(20.0)
+
+    assert queue.retry_after_s() == 20.0 / 2
+    second.release()
+    assert queue.retry_after_s() == (5.0 + 0.1 * (20.0 - 5.0)) / 2
 
 
 @clocked
@@ -417,18 +447,27 @@ async def test_who_left_is_passed_over_though_its_task_has_not_run_yet() -> None
     assert (queue.running, queue.waiting) == (1, 0)
 
 
+@pytest.mark.parametrize("first", ["leaves", "is refused"])
 @clocked
-async def test_a_refusal_that_comes_as_the_caller_leaves_is_no_matter() -> None:
-    queue = admission(room=1)
+async def test_who_leaves_as_another_takes_its_place_is_no_matter(first: str) -> None:
+    queue = admission(room=2)
     callers = Callers(queue)
     await callers.call("a")
+    await callers.call("a")
     leaving = await callers.call("a")
-    late = asyncio.create_task(callers._run("a", "batch", "late"))
+    other = asyncio.create_task(callers._run("b", "interactive", "b"))
+    if first == "is refused":
+        await asyncio.sleep(0)  # its turn is set to the refusal, and its task has not run yet
     leaving.cancel()
-    await asyncio.gather(late, leaving, return_exceptions=True)
-    assert queue.running == 1
-    await callers.next()
+    await settled()
+    assert leaving.cancelled()
+    assert (queue.running, queue.waiting) == (1, 2)
 
+    await callers.next(3)
+    await other
+
+    assert sorted(callers.served) == ["a", "a", "b"]
+    assert callers.refused == []
     assert (queue.running, queue.waiting) == (0, 0)
 
 

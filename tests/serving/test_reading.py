@@ -109,10 +109,10 @@ async def test_a_body_that_is_not_compressed_whatever_it_says(mock: MockBackend,
 @pytest.mark.parametrize("method", ["TRACE", "OPTIONS", "PROPFIND", "QUERY"])
 async def test_methods_that_are_not_relayed(mock: MockBackend, client: httpx.AsyncClient, method: str) -> None:
     """TRACE above all: a backend would tell the caller which key the gateway sent."""
-    answer = await client.request(method, "/v1/responses/r", params={"model": "mock-model"})
+    answer = await client.request(method, "/v1/audio/voices/v", params={"model": "mock-model"})
     assert (answer.status_code, error_of(answer)["code"]) == (405, "caller_method_not_allowed")
     assert answer.headers["allow"] == "DELETE, GET, HEAD, PATCH, POST, PUT"
-    assert [request for request in mock.requests if request.path == "/v1/responses/r"] == []
+    assert [request for request in mock.requests if request.path == "/v1/audio/voices/v"] == []
 
 
 @pytest.mark.parametrize(

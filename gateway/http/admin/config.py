@@ -64,8 +64,9 @@ async def backends(request: Request) -> JSONResponse:
             "models": dict(backend.models),
             "in_flight": backend.in_flight,
             "answered": backend.answered,
+            "breaker": backend.breaker.state,
             "managed": engines.get(backend.name),
         }
         for backend in gateway_of(request).state.backends.values()
     ]
-    return JSONResponse({"object": "list", "data": listed})
+    return JSONResponse({"object": "list", "data": listed, "sources": _reloader(request).sources()})
