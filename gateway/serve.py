@@ -13,6 +13,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 import httptools  # noqa: F401  (uvicorn falls back to a parser ten times slower without a word)
 import uvloop
@@ -24,6 +25,7 @@ from gateway.config.schema import Server as Settings
 from gateway.http.server import Server, listening
 
 Tell = Callable[[str], None]
+_LISTENERS: Final = 16
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -84,7 +86,8 @@ async def _serve(app: App, settings: Settings, sock: socket.socket, when_ready: 
     server = Server(app, settings, app.drain)
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(_when_ready(app, server, when_ready))
-        await server.serve(sockets=[sock])
+        # uvloop takes one new connection per turn of the loop and listening socket: with one socket, a busy loop lets callers wait.
+        await server.serve(sockets=[sock, *(sock.dup() for _ in range(_LISTENERS - 1))])
         waiting.cancel()
     return server.started
 

@@ -113,7 +113,7 @@ class Sessions:
 def prefix_names(prompt: bytes | memoryview, *, salt: str = "", block: int = 1_024, most: int = 64) -> list[int]:
     """The names of the prompt's whole leading blocks of `block` bytes, shortest prefix first; at most `most`.
 
-    Name i is a 64-bit hash over blocks 0..i, so it stands for a whole prefix; some 0.4 us each. Names hold within one process.
+    Name i is a 64-bit hash over blocks 0..i, so it stands for a whole prefix; half a microsecond each. Names hold within one process.
 
     prompt: what the engine sees first, in the order it sees it: the raw JSON of `messages` or `prompt`, not of the whole body, whose other
     fields may come before and change. salt: what keeps equal prompts apart in the engine's cache (a `cache_salt`, a LoRA adapter).

@@ -17,12 +17,14 @@ class Exchange:
     The backend's breaker hears how it went: `went_well`, `failed`, or neither (the caller left, or was at fault).
     """
 
-    __slots__ = ("_closed", "_ended", "_inflate", "_ticket", "backend", "idle_s", "patience", "upstream")
+    __slots__ = ("_closed", "_ended", "_inflate", "_ticket", "backend", "events_s", "idle_s", "patience", "upstream")
 
     def __init__(self, backend: Backend, patience: Patience) -> None:
         self.backend = backend
         self.patience = patience
         self.idle_s = backend.timeouts.idle_s
+        # Comments are signs of life, but not for ever: an event must come as soon as the first one had to.
+        self.events_s = max(backend.timeouts.first_byte_s, backend.timeouts.idle_s)
         self.upstream: Upstream | None = None
         self._inflate: Inflater | None = None
         self._ended = False

@@ -22,7 +22,7 @@ SSE_HEADERS: Final[tuple[Header, ...]] = ((b"cache-control", b"no-cache"), (b"x-
 class EventStream:
     """A backend's event stream. A failure after the first byte is one error event and the end: no `[DONE]`, no invented finish reason."""
 
-    __slots__ = ("_closed", "_ended", "_events", "_exchange", "_first", "_receipt", "_settle")
+    __slots__ = ("_closed", "_ended", "_events", "_exchange", "_first", "_receipt", "_settle", "_told_at")
 
     def __init__(self, exchange: Exchange, events: StreamRelay, receipt: Receipt, settle: Settle) -> None:
         self._exchange = exchange
@@ -30,6 +30,7 @@ class EventStream:
         self._receipt = receipt
         self._settle = settle
         self._first = b""
+        self._told_at = exchange.patience.now()
         self._ended = False
         self._closed = False
 
@@ -58,9 +59,16 @@ class EventStream:
             return b""
         events = self._events
         read = self._exchange.read
+        told = events.events
         try:
             while data := await read():
-                if out := events.feed(data):
+                out = events.feed(data)
+                if events.events != told:
+                    told = events.events
+                    self._told_at = self._exchange.patience.now()
+                elif self._exchange.patience.now() - self._told_at > self._exchange.events_s:
+                    raise TimedOut("nothing but comments")
+                if out:
                     return out
         except TransportError as error:
             self._exchange.failed("timeout" if isinstance(error, TimedOut) else "reset")

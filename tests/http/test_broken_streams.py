@@ -141,12 +141,13 @@ async def test_a_damaged_coding_is_a_bad_gateway(mock: MockBackend, client: http
     ("timeouts", "stall", "code"),
     [
         ({"idle_s": 0.2}, {}, "backend_timeout"),
+        ({"idle_s": 0.2, "first_byte_s": 0.4}, {"stall_comments_s": 0.02}, "backend_timeout"),
         ({"idle_s": 30, "total_s": 0.4}, {"stall_comments_s": 0.02}, "gateway_deadline"),
     ],
-    ids=["silence", "nothing but comments"],
+    ids=["silence", "nothing but comments", "the whole call's time"],
 )
 async def test_a_stall_ends(mock: MockBackend, tmp_path: Path, timeouts: Any, stall: Any, code: str) -> None:
-    """A silent peer is given up after `idle_s`; one that only sends comments after the whole call's bound; its socket is closed."""
+    """A silent peer is given up after `idle_s`; one that only sends comments after `first_byte_s`; its socket is closed."""
     backend = {"url": mock.url, "engine": "vllm", "models": {"mock-model": "mock-model"}, "timeouts": timeouts}
     async with running(config_for({"mock": backend}), tmp_path) as run, run.client() as client:
         mock.script(Behaviour(events=EVENTS, stall_after_events=3, **stall))
