@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.serving.call import Answer, Call, StreamBroken
-from gateway.serving.life import Gateway, admit, answered, open_receipt, refuse, serve, stopped
+from gateway.serving.life import Gateway, admit, answered, draining, open_receipt, refuse, serve, stopped
 from gateway.wire import headers as wire_headers
 from gateway.wire.errors import ApiError
 
@@ -56,11 +57,11 @@ async def handle(gateway: Gateway, scope: Scope, receive: Receive, send: Send) -
         admit(gateway, call, receipt)
         body = await _body(call, receive, gateway.state.config.server.max_body_bytes)
     except ApiError as error:
-        answer = refuse(gateway, receipt, error)
+        refused = refuse(gateway, receipt, error)
         if wire_headers.first(call.headers, b"expect") is not None:
             # The body may come or not, so what follows on this connection could be either.
-            answer.headers.append((b"connection", b"close"))
-        await _send(answer, send)
+            refused.headers.append((b"connection", b"close"))
+        await _send(refused, send)
         return
     except ClientGone:
         receipt.outcome = "client_closed"
@@ -68,25 +69,25 @@ async def handle(gateway: Gateway, scope: Scope, receive: Receive, send: Send) -
         return
     watch = _Watch()
     watcher = asyncio.get_running_loop().create_task(watch.run(receive))
-    begun = False
+    answer: Answer | None = None
     try:
         answer = await answered(gateway, receipt, serve(gateway, call, receipt, body))
-        begun = True
-        await _send(answer, send)
+        await _send(answer, send, lambda: gateway.draining and not watch.gone)
     except asyncio.CancelledError:
         if watch.gone:
             if watch.task.uncancel() > 0:
                 raise
         elif not gateway.draining:
             raise
-        elif not begun:  # the server stops, and waits no longer; an answer that was begun stays unfinished
+        elif answer is None:  # the server stops, and waits no longer
             await _send(stopped(receipt), send)
     finally:
         watch.over = True
         watcher.cancel()
 
 
-async def _send(answer: Answer, send: Send) -> None:
+async def _send(answer: Answer, send: Send, stopping: Callable[[], bool] = lambda: False) -> None:
+    """stopping: whether a cancellation is the server's, that stops and waits no longer."""
     stream = answer.stream
     if stream is None:
         if answer.status != 204:  # which has no length either (RFC 9110, 8.6)
@@ -99,6 +100,12 @@ async def _send(answer: Answer, send: Send) -> None:
         while data := await stream.next():
             await send({"type": "http.response.body", "body": data, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
+    except asyncio.CancelledError:
+        if not stopping():
+            raise
+        if last := stream.cut(draining()):
+            await send({"type": "http.response.body", "body": last, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
     except StreamBroken:
         return  # an unfinished response: the server drops the connection, which is all the caller can be told
     finally:

@@ -52,7 +52,7 @@ class Sessions:
         self._now = now
         self._entries = entries
         self._idle_s = idle_s
-        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        self._sessions: OrderedDict[int, _Session] = OrderedDict()
         self._homes: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -74,10 +74,11 @@ class Sessions:
     def _home(self, session: str, members: Mapping[str, float]) -> str:
         now = self._now()
         self._forget(now)
-        known = self._sessions.get(session)
+        key = hash(session)  # the caller chooses how long a name is
+        known = self._sessions.get(key)
         if known is not None:
             known.seen = now
-            self._sessions.move_to_end(session)
+            self._sessions.move_to_end(key)
             if known.home in members:
                 return known.home
             self._leave(known.home)
@@ -85,7 +86,7 @@ class Sessions:
         else:
             if len(self._sessions) >= self._entries:
                 self._leave(self._sessions.popitem(last=False)[1].home)
-            known = self._sessions[session] = _Session(self._place(session, members), now)
+            known = self._sessions[key] = _Session(self._place(session, members), now)
         self._homes[known.home] = self._homes.get(known.home, 0) + 1
         return known.home
 
@@ -98,10 +99,10 @@ class Sessions:
     def _forget(self, now: float) -> None:
         """Sessions that have been idle for too long."""
         while self._sessions:
-            name, session = next(iter(self._sessions.items()))
+            key, session = next(iter(self._sessions.items()))
             if now - session.seen < self._idle_s:
                 return
-            del self._sessions[name]
+            del self._sessions[key]
             self._leave(session.home)
 
     def _leave(self, home: str) -> None:

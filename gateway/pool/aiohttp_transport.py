@@ -43,7 +43,6 @@ class AiohttpTransport:
         )
         # Not trust_env: that would also send passwords out of ~/.netrc to backends, and start a thread per request to look for them.
         self._proxies = {scheme: proxy if "://" in proxy else f"http://{proxy}" for scheme, proxy in getproxies().items()}
-        self._open: set[AiohttpUpstream] = set()
         self._remembered = lru_cache(maxsize=1024)(self._target)
         self._timeout = lru_cache(maxsize=64)(lambda connect_s: aiohttp.ClientTimeout(total=None, connect=connect_s))
 
@@ -79,12 +78,10 @@ class AiohttpTransport:
         if response.status < 200:
             response.close()
             raise Broken("an interim answer that cannot be one")
-        return AiohttpUpstream(response, self._open)
+        return AiohttpUpstream(response)
 
     async def close(self) -> None:
         """See Transport.close."""
-        for upstream in tuple(self._open):
-            upstream.close()
         await self._session.close()
 
     def _target(self, text: str) -> tuple[URL, str | None]:
@@ -97,17 +94,15 @@ class AiohttpTransport:
 
 
 class AiohttpUpstream:
-    """An answer over aiohttp; in `open_` until it is released or closed."""
+    """An answer over aiohttp."""
 
-    __slots__ = ("_open", "_read", "_response", "headers", "status")
+    __slots__ = ("_read", "_response", "headers", "status")
 
-    def __init__(self, response: aiohttp.ClientResponse, open_: set[AiohttpUpstream]) -> None:
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         self._read = response.content.readany
-        self._open = open_
         self.status = response.status
         self.headers: Sequence[Header] = [(name.lower(), value) for name, value in response.raw_headers]
-        open_.add(self)
         if response.connection is not None and response.connection.protocol is not None:
             closed = response.connection.protocol.closed
             if closed is not None:
@@ -122,16 +117,14 @@ class AiohttpUpstream:
 
     def release(self) -> None:
         """See Upstream.release."""
-        self._open.discard(self)
         self._response.release()
 
     def close(self) -> None:
         """See Upstream.close."""
-        self._open.discard(self)
         self._response.close()
 
     def _lost(self, closed: asyncio.Future[None]) -> None:
-        """The connection is gone. When that was because of a malformed chunk, aiohttp lets the reader wait for ever."""
+        """The connection is gone. After a malformed chunk, or when the session is closed, aiohttp would let the reader wait for ever."""
         closed.exception()
         content = self._response.content
         if not content.is_eof() and content.exception() is None:

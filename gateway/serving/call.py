@@ -10,7 +10,7 @@ import msgspec
 
 from gateway.access.keys import Principal
 from gateway.serving.admission import Slot
-from gateway.wire.errors import Header
+from gateway.wire.errors import ApiError, Header
 from gateway.wire.usage import Rates, Usage
 
 Outcome = Literal["ok", "caller_error", "backend_error", "client_closed", "gateway_error"]
@@ -90,6 +90,10 @@ class Stream(Protocol):
     async def next(self) -> bytes:
         """The next bytes to send; empty at the end. A failure that can still be told to the client is told in the stream;
         one that cannot raises `StreamBroken`, and the connection must be dropped."""
+        ...
+
+    def cut(self, error: ApiError) -> bytes:
+        """Ends the body early, for a reason of the gateway's own: the last bytes to send, empty where the format cannot tell of it."""
         ...
 
     def close(self) -> None:

@@ -84,7 +84,7 @@ def admit(gateway: Gateway, call: Call, receipt: Receipt) -> None:
     """Lets the caller in, or raises ApiError."""
     require(receipt.principal, "inference", call.headers)
     if gateway.draining:
-        raise _draining()
+        raise draining()
     if call.path in _OPENAI:
         if call.method != "POST":
             raise ApiError(405, "caller_method_not_allowed", "This endpoint takes POST only.", headers=((b"allow", b"POST"),))
@@ -200,11 +200,12 @@ def refuse(gateway: Gateway, receipt: Receipt, error: ApiError) -> Answer:
 
 def stopped(receipt: Receipt) -> Answer:
     """An answer for a request that a shutdown cancelled, and so settled."""
-    error = _draining()
+    error = draining()
     return Answer(error.status, [JSON, *error.headers, *receipt.headers(stream=False)], error.body())
 
 
-def _draining() -> ApiError:
+def draining() -> ApiError:
+    """What a caller is told whom a shutdown turns away, or cuts off."""
     return ApiError(503, "gateway_draining", "The gateway is shutting down.", headers=retry_after(5.0))
 
 

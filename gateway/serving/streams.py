@@ -84,6 +84,13 @@ class EventStream:
             return rest + self._broken(ApiError(502, "backend_stream_broken", "The backend ended the stream before the answer."))
         return rest
 
+    def cut(self, error: ApiError) -> bytes:
+        """See Stream.cut."""
+        if self._ended:
+            return b""
+        first, self._first = self._first, b""
+        return first + self._broken(error, "gateway_error")
+
     def close(self) -> None:
         """See Stream.close. A client that leaves after `[DONE]` was sent has had its answer."""
         if self._closed:
@@ -137,6 +144,13 @@ class RawStream:
             raise StreamBroken from None
         self._ended = not data
         return data
+
+    def cut(self, error: ApiError) -> bytes:  # noqa: ARG002 (there is no way to tell)
+        """See Stream.cut."""
+        if not self._ended:
+            self._ended = True
+            self._receipt.outcome = "gateway_error"
+        return b""
 
     def close(self) -> None:
         """See Stream.close."""

@@ -130,6 +130,19 @@ def test_the_number_of_sessions_is_bounded() -> None:
     assert max(counts.values()) <= 32
 
 
+def test_long_names_of_sessions_are_not_kept() -> None:
+    sessions = Sessions(Clock(), entries=100)
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            next(sessions.prefer(f"{number}" * 50_000, FOUR))
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert size < 100 * 400
+
+
 @given(moves=st.lists(st.tuples(st.integers(0, 30), st.sets(st.sampled_from("abcd"), min_size=1)), max_size=120))
 @settings(max_examples=100, deadline=None)
 def test_sessions_are_placed_under_the_ceiling_whoever_comes_and_goes(moves: list[tuple[int, set[str]]]) -> None:
