@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -25,7 +25,9 @@ from gateway.http.admin import config as admin_config
 from gateway.http.lane import Lane
 from gateway.http.request_ids import RequestIds
 from gateway.pool.http1 import Http1Transport
+from gateway.pool.backend import Backend
 from gateway.pool.probe import Prober
+from gateway.pool.scrape import Scraper
 from gateway.pool.transport import Transport
 from gateway.reload import Ports, Reloader, state_of
 from gateway.serving.call import Receipt
@@ -128,8 +130,16 @@ class App:
             group = await stack.enter_async_context(asyncio.TaskGroup())
             prober = Prober(transport, group)
             stack.callback(prober.stop)
-            prober.watch(self.gateway.state.backends.values())
-            self.reloader = Reloader(self._read, loaded, self.gateway, ports, prober, supervisor, group)
+            scraper = Scraper(transport, group)
+            stack.callback(scraper.stop)
+
+            def watched(backends: Iterable[Backend]) -> None:
+                known = tuple(backends)
+                prober.watch(known)
+                scraper.watch(known)
+
+            watched(self.gateway.state.backends.values())
+            self.reloader = Reloader(self._read, loaded, self.gateway, ports, watched, supervisor, group)
             stack.callback(self.reloader.stop)
             await self.reloader.discover(_DISCOVERY_S)
             reloads = group.create_task(self.reloader.run(), name="reloads")

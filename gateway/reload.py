@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,10 @@ from gateway.config.problems import ConfigError
 from gateway.engines.packaged import EngineError
 from gateway.engines.spec import free_port, specs
 from gateway.engines.supervisor import Supervisor
+from gateway.pool.backend import Backend
 from gateway.pool.discovery.configured import specs as discovered
 from gateway.pool.discovery.discovery import Discovery
 from gateway.pool.discovery.endpoint import Endpoint
-from gateway.pool.probe import Prober
 from gateway.serving.life import Gateway
 from gateway.serving.state import Found, State, build
 
@@ -60,7 +60,7 @@ class Reloader:
         loaded: Loaded,
         gateway: Gateway,
         ports: Ports,
-        prober: Prober,
+        watched: Callable[[Iterable[Backend]], None],
         supervisor: Supervisor,
         group: asyncio.TaskGroup,
     ) -> None:
@@ -68,7 +68,7 @@ class Reloader:
         self._loaded = loaded
         self._gateway = gateway
         self._ports = ports
-        self._prober = prober
+        self._watched = watched
         self._supervisor = supervisor
         self._discovery = Discovery(group, self._changed)
         self._endpoints: dict[str, Sequence[Endpoint]] = {}
@@ -102,7 +102,7 @@ class Reloader:
             self._endpoints[name] = endpoints
             state = state_of(self._loaded, self._ports.of(self._loaded), self._gateway.state, self._found)
             self._gateway.state = state
-            self._prober.watch(state.backends.values())
+            self._watched(state.backends.values())
             log.info("backend %s has %d replicas", name, len(endpoints))
 
     def _found(self, name: str) -> Sequence[Endpoint]:
@@ -128,7 +128,7 @@ class Reloader:
                 return self._failed([str(error)])
             self._gateway.state = state
             self._loaded, self._at, self._error = loaded, time.time(), None
-            self._prober.watch(state.backends.values())
+            self._watched(state.backends.values())
             try:
                 await self._supervisor.apply(specs(loaded.config, ports))
             except EngineError as error:  # the next supervisor process is told of these engines first of all

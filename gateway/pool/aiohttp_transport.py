@@ -1,7 +1,7 @@
 """aiohttp behind the transport seam: for backends that are reached through an HTTP proxy (HTTP_PROXY, HTTPS_PROXY, NO_PROXY).
 
 Every request has a connection of its own: aiohttp takes whatever came on an idle one (a server's 408, a second answer) for the answer to
-the next request, so that one caller could be given what another was meant to have. It costs several times the CPU of http1.py, which speaks
+the next request, so that one caller could be given what another was meant to have. It costs ten times the CPU of http1.py, which speaks
 to backends directly, and reads less strictly: a body without framing counts as whole even after a reset.
 """
 

@@ -13,6 +13,7 @@ from gateway.config.schema import Timeouts
 from gateway.engines.base import Adapter, ModelInfo
 from gateway.engines.registry import adapter
 from gateway.pool.breaker import Breaker
+from gateway.pool.metrics import Scraped
 
 _SENDABLE: Final = re.compile(r"[!-~]+")
 # Whatever the configuration says: framing and what belongs to one hop are the transport's to say, the last two are the relay's.
@@ -39,7 +40,7 @@ _NEVER_FORWARDED: Final = frozenset(
 class Backend:
     """One engine. `in_flight` counts our own requests to it; `answered` whether it has ever answered; `cards` its /v1/models by name.
 
-    `draining`: the operator lets it run empty. `queued`: sequences that wait in the engine, as it last said.
+    `draining`: the operator lets it run empty. `scraped`: how busy the engine last said it is.
     """
 
     name: str
@@ -53,10 +54,15 @@ class Backend:
     authorization: bytes | None = field(repr=False, default=None)
     breaker: Breaker = field(default_factory=lambda: Breaker(time.monotonic))
     draining: bool = False
-    queued: float = 0.0
+    scraped: Scraped | None = None
     in_flight: int = 0
     answered: bool = False
     cards: dict[str, ModelInfo] = field(default_factory=dict)
+
+    @property
+    def queued(self) -> float:
+        """Sequences that wait in the engine, as it last said, halved for each five seconds since; 0 when unknown."""
+        return 0.0 if self.scraped is None else self.scraped.queued(time.monotonic())
 
     @property
     def serves(self) -> bool:

@@ -50,7 +50,7 @@ class Breaker:
     """
 
     __slots__ = (
-        "_asked",
+        "_asked_until",
         "_faults",
         "_first_s",
         "_longest_asked_s",
@@ -80,7 +80,7 @@ class Breaker:
         self._faults = 0
         self._trips = 0
         self._open_until = -math.inf
-        self._asked = False
+        self._asked_until = -math.inf
         # All calls between two trips share a ticket, so that those begun before the last one are known.
         self._ticket = Ticket()
         self._trial: Ticket | None = None
@@ -100,7 +100,7 @@ class Breaker:
     @property
     def asked(self) -> bool:
         """Whether the pause is one that the backend asked for: then nothing goes there early."""
-        return self._asked
+        return self._now() < self._asked_until
 
     def admits(self, *, early: bool = False) -> bool:
         """Whether a call may go there now: any when closed, one at a time when half-open. early: also when open, as the trial."""
@@ -126,7 +126,7 @@ class Breaker:
             # A deadline that was extended meanwhile is a newer word than this success.
             if ticket.until == self._open_until:
                 self._trips = self._faults = 0
-                self._asked = False
+                self._asked_until = -math.inf
                 self._open_until = -math.inf
                 self._ticket = ticket
         elif self._trips == 0 and ticket is self._ticket:
@@ -161,6 +161,6 @@ class Breaker:
         else:
             pause = min(self._longest_asked_s, asked_s)
         until = self._now() + pause
-        if until > self._open_until:
-            self._open_until = until
-            self._asked = asked_s is not None
+        self._open_until = max(self._open_until, until)
+        if asked_s is not None:
+            self._asked_until = max(self._asked_until, until)
