@@ -24,8 +24,8 @@ from gateway.http import errors, routes
 from gateway.http.admin import config as admin_config
 from gateway.http.lane import Lane
 from gateway.http.request_ids import RequestIds
-from gateway.pool.http1 import Http1Transport
 from gateway.pool.backend import Backend
+from gateway.pool.http1 import Http1Transport
 from gateway.pool.probe import Prober
 from gateway.pool.scrape import Scraper
 from gateway.pool.transport import Transport
