@@ -20,14 +20,16 @@ from random import Random
 from gateway.access.keys import authenticated, require
 from gateway.pool.transport import Transport
 from gateway.serving.admission import Admission, NotAdmitted
+from gateway.serving.attempt import Way
 from gateway.serving.call import Answer, Call, Receipt
+from gateway.serving.errand import Errand
 from gateway.serving.heartbeat import beating
 from gateway.serving.idempotency import Idempotency
 from gateway.serving.ids import DecisionIds, request_id
 from gateway.serving.options import Options, options
 from gateway.serving.patience import DeadlinePassed, Patience
 from gateway.serving.reading import fields_of
-from gateway.serving.relay import Errand, Way, relay
+from gateway.serving.relay import relay
 from gateway.serving.state import RealModel, State, VirtualModel
 from gateway.wire import headers as wire_headers
 from gateway.wire.errors import JSON, NO_RETRY, ApiError, model_not_found, retry_after
@@ -150,7 +152,7 @@ async def _execute(
     try:
         if model.admission is not None:
             await _wait_for_turn(model.admission, receipt, patience)
-        answer = await relay(Way(gateway.transport, patience, gateway.settle, gateway.random), model, errand, receipt)
+        answer = await relay(Way(gateway.transport, patience, gateway.settle), gateway.random, model, errand, receipt)
     except asyncio.CancelledError:
         receipt.outcome = "gateway_error" if gateway.draining else "client_closed"
         gateway.settle(receipt)

@@ -1,90 +1,20 @@
-"""The relay: a request to one replica of a model, and its answer back as the backend wrote it."""
+"""The relay: a request to one replica of a model after another, and the answer of the first that has one, as it wrote it."""
 
 from __future__ import annotations
 
 import asyncio
-import re
-import time
 from random import Random
-from urllib.parse import quote
 
-import msgspec
-
-from gateway.engines.openai import error_message
-from gateway.pool.backend import Backend
-from gateway.pool.breaker import Fault, fault_of
 from gateway.pool.replicas import NoneLive
-from gateway.pool.transport import Broken, ConnectFailed, TimedOut, Transport, TransportError, Upstream
-from gateway.serving.attempts import Failure
-from gateway.serving.call import Answer, Call, Receipt
-from gateway.serving.exchange import Exchange
-from gateway.serving.patience import DeadlinePassed, Patience
+from gateway.serving.attempt import Way, attempt
+from gateway.serving.call import Answer, Receipt
+from gateway.serving.errand import Errand
+from gateway.serving.retry import Failure
 from gateway.serving.state import RealModel
-from gateway.serving.streams import SSE_HEADERS, EventStream, RawStream, Settle
-from gateway.wire import headers as wire_headers
-from gateway.wire.encoding import inflater
-from gateway.wire.errors import JSON, NO_RETRY, ApiError, Header, envelope, retry_after
-from gateway.wire.request import Fields, json_object, refuse_keys_in_another_case, rewrite
-from gateway.wire.stream import StreamRelay
-from gateway.wire.usage import read_answer
-
-# A larger answer goes on as it comes, without being read for usage.
-_HELD = 32 << 20
-_OURS_IN_SSE = frozenset(name for name, _ in SSE_HEADERS)
-_MODEL_IN_QUERY = re.compile(rb"(?<![^&])model=[^&]*")
-_TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+from gateway.wire.errors import ApiError, retry_after
 
 
-class Errand(msgspec.Struct, frozen=True):
-    """What is asked of a backend.
-
-    fields: what was read of the body. form: where a form's `model` stands. ask_usage: ask for the usage chunk, and strip it. openai: the
-    path speaks OpenAI's completion formats (JSON answers, streams that end with `[DONE]`). idle_s: the longest silence the caller bears.
-    """
-
-    call: Call
-    body: bytes
-    fields: Fields
-    form: tuple[int, int] | None
-    ask_usage: bool
-    openai: bool
-    idle_s: float | None
-    session: str | None = None
-
-    @property
-    def prompt(self) -> memoryview:
-        """What the engine sees first, as it came."""
-        return memoryview(self.fields.messages) or memoryview(self.fields.prompt)
-
-    def body_for(self, backend_model: str) -> bytes:
-        """The body as it goes to a backend that knows the model by that name."""
-        model = None if backend_model == self.fields.model else backend_model
-        if self.form is not None:
-            return self.body if model is None else self.body[: self.form[0]] + model.encode() + self.body[self.form[1] :]
-        if not self.body or (model is None and not self.ask_usage and not len(bytes(self.fields.trilemma))):
-            return self.body
-        return rewrite(self.body, self.fields, model=model, ask_usage=self.ask_usage)
-
-    def target_for(self, backend_model: str) -> str:
-        """Path and query; where the model is named in the query, by the backend's name for it."""
-        query = self.call.query
-        if not query:
-            return self.call.path
-        if not self.body and backend_model != self.fields.model:
-            query = _MODEL_IN_QUERY.sub(b"model=" + quote(backend_model, safe="").encode(), query)
-        return f"{self.call.path}?{query.decode('ascii')}"
-
-
-class Way(msgspec.Struct, frozen=True):
-    """What an errand is run with."""
-
-    transport: Transport
-    patience: Patience
-    settle: Settle
-    random: Random
-
-
-async def relay(way: Way, model: RealModel, errand: Errand, receipt: Receipt) -> Answer:
+async def relay(way: Way, random: Random, model: RealModel, errand: Errand, receipt: Receipt) -> Answer:
     """Sends the request to one replica after another, until one answers. Raises ApiError.
 
     Unless a stream is returned, nothing is left open. A stream is returned with its first bytes at hand, so all that can fail before the
@@ -100,14 +30,14 @@ async def relay(way: Way, model: RealModel, errand: Errand, receipt: Receipt) ->
         except NoneLive as none:
             if last is None:
                 raise _none_live(none) from None
-            wait = model.retry.wait_s(last.retry_after_s, way.patience.left_s(), way.random)
+            wait = model.retry.wait_s(last.retry_after_s, way.patience.left_s(), random)
             if wait is None or receipt.attempts >= model.retry.attempts:
                 break
             await asyncio.sleep(wait)
             tried.clear()
             continue
         tried.add(backend.name)
-        outcome = await _attempt(way, backend, model, errand, receipt)
+        outcome = await attempt(way, backend, model, errand, receipt)
         if isinstance(outcome, Answer):
             return outcome
         last = outcome
@@ -120,194 +50,7 @@ async def relay(way: Way, model: RealModel, errand: Errand, receipt: Receipt) ->
     return last.told
 
 
-async def _attempt(way: Way, backend: Backend, model: RealModel, errand: Errand, receipt: Receipt) -> Answer | Failure:
-    if not errand.openai and backend.adapter.is_forbidden(errand.call.path):
-        raise ApiError(404, "caller_not_found", "There is no such endpoint.")
-    if errand.form is None and errand.body and backend.adapter.capabilities.keys_in_any_case:
-        refuse_keys_in_another_case(errand.body)
-    receipt.backend = backend.name
-    patience = way.patience
-    patience.bound(patience.now() + backend.timeouts.total_s)
-    name = backend.models[model.public]
-    body, target = errand.body_for(name), errand.target_for(name)
-    first_s = backend.timeouts.first_byte_s if errand.idle_s is None else min(errand.idle_s, backend.timeouts.first_byte_s)
-    sent = time.perf_counter() - receipt.waited
-    answer: Answer | Failure | None = None
-    exchange = Exchange(backend, patience)
-    try:
-        with patience.within(first_s):
-            upstream = await _send(way.transport, backend, errand.call, target, body, receipt)
-        backend.answered = True
-        answer = await _answer(upstream, exchange, errand, receipt, way.settle, sent, first_s)
-        receipt.waited = time.perf_counter() - sent
-        if isinstance(answer, Answer) and answer.status in (400, 422) and errand.ask_usage and _usage_refused(backend, answer):
-            exchange.close()
-            answer = await _attempt(way, backend, model, msgspec.structs.replace(errand, ask_usage=False), receipt)
-        return answer
-    except TransportError as error:
-        receipt.waited = time.perf_counter() - sent
-        receipt.outcome = "backend_error"
-        fault: Fault = "timeout" if isinstance(error, TimedOut) else "connect" if isinstance(error, ConnectFailed) else "reset"
-        exchange.failed(fault)
-        # What is not known to be harmless twice is only tried elsewhere when nothing of it was sent.
-        return Failure(_failed(error), fault, elsewhere=errand.openai or fault == "connect")
-    except DeadlinePassed:
-        receipt.waited = time.perf_counter() - sent
-        receipt.outcome = "gateway_error"
-        raise ApiError(504, "gateway_deadline", "The request's deadline passed.", headers=(NO_RETRY,)) from None
-    finally:
-        if not isinstance(answer, Answer) or answer.stream is None:
-            exchange.close()
-
-
-async def _send(transport: Transport, backend: Backend, call: Call, target: str, body: bytes, receipt: Receipt) -> Upstream:
-    headers = wire_headers.forwarded(call.headers, backend.forward)
-    headers += ((b"x-request-id", receipt.decision_id.encode()), (b"accept-encoding", b"identity"))
-    if backend.authorization is not None:
-        headers.append((b"authorization", backend.authorization))
-    url = backend.url + target
-    receipt.attempts += 1
-    try:
-        return await transport.send(call.method, url, headers, body, backend.timeouts.connect_s)
-    except Broken as error:
-        if not error.untouched:
-            raise
-    # A kept-alive connection that the backend closed just as it was used: nothing was answered, so once more on a fresh one.
-    receipt.attempts += 1
-    return await transport.send(call.method, url, headers, body, backend.timeouts.connect_s, fresh=True)
-
-
-async def _answer(
-    upstream: Upstream, exchange: Exchange, errand: Errand, receipt: Receipt, settle: Settle, sent: float, first_s: float
-) -> Answer | Failure:
-    coding = wire_headers.first(upstream.headers, b"content-encoding")
-    inflate = inflater(coding)
-    exchange.opened(upstream, inflate, errand.idle_s)
-    status = receipt.status = upstream.status
-    receipt.waited = time.perf_counter() - sent
-    if status in (401, 403):
-        return _bad(receipt, ApiError(502, "backend_auth", "The backend refused the gateway's key.", headers=(NO_RETRY,)), None)
-    if not (200 <= status < 300 or 400 <= status < 600):
-        exchange.failed("status")
-        return _bad(receipt, ApiError(502, "backend_bad_answer", f"The backend answered with status {status}."), "status")
-    headers = wire_headers.answered(upstream.headers)
-    # A coding that cannot be undone here goes on as it is, unread.
-    opaque = coding is not None and inflate is None and coding != b"identity"
-    if opaque and coding is not None:
-        headers.append((b"content-encoding", coding))
-    kind = (wire_headers.first(upstream.headers, b"content-type") or b"").split(b";")[0].strip().lower()
-    if status < 300 and kind == b"text/event-stream" and not opaque:
-        events = StreamRelay(strip_usage=errand.ask_usage, needs_done=errand.openai)
-        stream = EventStream(exchange, events, receipt, settle)
-        await stream.begin(first_s)
-        receipt.waited = time.perf_counter() - sent
-        receipt.outcome = "ok"
-        headers = [header for header in headers if header[0] not in _OURS_IN_SSE]
-        headers += SSE_HEADERS
-        headers += receipt.headers(stream=True)
-        return Answer(status, headers, stream=stream)
-    data, whole = await _held(exchange)
-    receipt.waited = time.perf_counter() - sent
-    if not whole:
-        receipt.outcome = "ok"
-        headers += receipt.headers(stream=True)
-        return Answer(status, headers, stream=RawStream(data, exchange, receipt, settle))
-    if opaque:
-        receipt.outcome = "ok" if status < 400 else "backend_error"
-    elif status >= 400:
-        return _refusal(exchange, status, data, headers, upstream, errand, receipt)
-    else:
-        refused = _read_answer(data, kind, errand, receipt)
-        if refused is not None:
-            exchange.failed("status")
-            told = refused if isinstance(refused, ApiError) else Answer(502, headers + receipt.headers(stream=False), data)
-            return Failure(told, "status", elsewhere=errand.openai)
-    exchange.went_well()
-    headers += receipt.headers(stream=False)
-    return Answer(status, headers, data)
-
-
-def _bad(receipt: Receipt, error: ApiError, fault: Fault | None) -> Failure:
-    receipt.outcome = "backend_error"
-    return Failure(error, fault, elsewhere=True)
-
-
-def _refusal(
-    exchange: Exchange, status: int, data: bytes, headers: list[Header], upstream: Upstream, errand: Errand, receipt: Receipt
-) -> Answer | Failure:
-    """A backend's own error: for the caller, if it is about what the caller sent; else another replica may do better."""
-    adapter = exchange.backend.adapter
-    error = json_object(data)
-    if error is not None and status >= 500 and adapter.is_caller_fault(status, error):
-        raise ApiError(400, "caller_invalid_value", error_message(error))
-    receipt.outcome = "caller_error" if status < 500 and status not in (408, 429) else "backend_error"
-    if error is None:
-        data, headers = _enveloped(status, data), [h for h in headers if h[0] != b"content-type"] + [JSON]
-    answer = Answer(status, headers + receipt.headers(stream=False), data)
-    fault = fault_of(status)
-    if fault is not None:
-        asked_s = wire_headers.retry_after_s(upstream.headers)
-        exchange.failed(fault, asked_s)
-        return Failure(answer, fault, elsewhere=errand.openai or status in (429, 503), retry_after_s=asked_s)
-    if error is not None and adapter.is_unknown_model(status, error):
-        return Failure(answer, None, elsewhere=True)
-    return answer
-
-
-def _enveloped(status: int, data: bytes) -> bytes:
-    """HTML, text or nothing: the envelope with a short excerpt."""
-    excerpt = " ".join(_TAGS.sub(" ", data[:4096].decode("utf-8", "replace")).split())[:200]
-    return envelope(status, "backend_error", f"The backend answered with status {status}" + (f": {excerpt}" if excerpt else "."))
-
-
-async def _held(exchange: Exchange) -> tuple[bytes, bool]:
-    """The whole body, or, when it passes `_HELD`, what has come of it."""
-    data = await exchange.read()
-    if not data:
-        return data, True
-    parts = [data]
-    size = len(data)
-    while data := await exchange.read():
-        parts.append(data)
-        size += len(data)
-        if size > _HELD:
-            return b"".join(parts), False
-    return parts[0] if len(parts) == 1 else b"".join(parts), True
-
-
-def _usage_refused(backend: Backend, answer: Answer) -> bool:
-    """Whether the backend takes everything but the option that the caller never asked for."""
-    return backend.adapter.rejects_include_usage(answer.status, json_object(answer.body) or {})
-
-
-def _read_answer(data: bytes, kind: bytes, errand: Errand, receipt: Receipt) -> ApiError | bool | None:
-    """Reads usage of an answer with status 2xx. None: it is good. Else it is none: True when its body says so itself."""
-    receipt.outcome = "ok"
-    if not errand.openai and kind != b"application/json":
-        return None
-    answer = read_answer(data)
-    if not errand.openai:
-        receipt.usage = answer.usage if answer is not None else None
-        return None
-    if answer is None:
-        receipt.outcome = "backend_error"
-        return ApiError(502, "backend_bad_answer", "The backend's answer is not a JSON object.")
-    receipt.usage = answer.usage
-    if answer.is_error:
-        receipt.outcome = "backend_error"
-        return True
-    return None
-
-
 def _none_live(none: NoneLive) -> ApiError:
     if none.wait_s is None:
         return ApiError(503, "backend_unavailable", "No backend serves this model now.", headers=retry_after(30.0))
     return ApiError(503, "backend_unavailable", "Every backend of this model is cooling down.", headers=retry_after(none.wait_s))
-
-
-def _failed(error: TransportError) -> ApiError:
-    if isinstance(error, TimedOut):
-        return ApiError(504, "backend_timeout", "The backend did not answer in time.", headers=(NO_RETRY,))
-    if isinstance(error, ConnectFailed):
-        return ApiError(502, "backend_unreachable", "The backend could not be reached.")
-    return ApiError(502, "backend_error", "The connection to the backend broke before it answered.")

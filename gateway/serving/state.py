@@ -14,7 +14,7 @@ from gateway.pool.discovery.discovery import replica
 from gateway.pool.discovery.endpoint import Endpoint
 from gateway.pool.replicas import Replicas
 from gateway.serving.admission import Admission
-from gateway.serving.attempts import Retry
+from gateway.serving.retry import Retry
 from gateway.wire.errors import ApiError
 from gateway.wire.usage import Rates
 from policies import registry

@@ -1,0 +1,227 @@
+"""One attempt: a request to one replica, and what came of it."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import msgspec
+
+from gateway.engines.openai import error_message
+from gateway.pool.backend import Backend
+from gateway.pool.breaker import Fault, fault_of
+from gateway.pool.transport import Broken, ConnectFailed, TimedOut, Transport, TransportError, Upstream
+from gateway.serving.call import Answer, Call, Receipt
+from gateway.serving.errand import Errand
+from gateway.serving.exchange import Exchange
+from gateway.serving.patience import DeadlinePassed, Patience
+from gateway.serving.retry import Failure
+from gateway.serving.state import RealModel
+from gateway.serving.streams import SSE_HEADERS, EventStream, RawStream, Settle
+from gateway.wire import headers as wire_headers
+from gateway.wire.encoding import inflater
+from gateway.wire.errors import JSON, NO_RETRY, ApiError, Header, envelope
+from gateway.wire.request import json_object, refuse_keys_in_another_case
+from gateway.wire.stream import StreamRelay
+from gateway.wire.usage import read_answer
+
+# A larger answer goes on as it comes, without being read for usage.
+_HELD = 32 << 20
+_OURS_IN_SSE = frozenset(name for name, _ in SSE_HEADERS)
+_TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+
+
+class Way(msgspec.Struct, frozen=True):
+    """What an errand is run with."""
+
+    transport: Transport
+    patience: Patience
+    settle: Settle
+
+
+async def attempt(way: Way, backend: Backend, model: RealModel, errand: Errand, receipt: Receipt) -> Answer | Failure:
+    """Sends the request once. Raises ApiError for what no other replica could change; nothing is left open unless a stream is returned."""
+    if not errand.openai and backend.adapter.is_forbidden(errand.call.path):
+        raise ApiError(404, "caller_not_found", "There is no such endpoint.")
+    if errand.form is None and errand.body and backend.adapter.capabilities.keys_in_any_case:
+        refuse_keys_in_another_case(errand.body)
+    receipt.backend = backend.name
+    patience = way.patience
+    patience.bound(patience.now() + backend.timeouts.total_s)
+    name = backend.models[model.public]
+    body, target = errand.body_for(name), errand.target_for(name)
+    first_s = backend.timeouts.first_byte_s if errand.idle_s is None else min(errand.idle_s, backend.timeouts.first_byte_s)
+    sent = time.perf_counter() - receipt.waited
+    answer: Answer | Failure | None = None
+    exchange = Exchange(backend, patience)
+    try:
+        with patience.within(first_s):
+            upstream = await _send(way.transport, backend, errand.call, target, body, receipt)
+        backend.answered = True
+        answer = await _answer(upstream, exchange, errand, receipt, way.settle, sent, first_s)
+        receipt.waited = time.perf_counter() - sent
+        if isinstance(answer, Answer) and answer.status in (400, 422) and errand.ask_usage and _usage_refused(backend, answer):
+            exchange.close()
+            answer = await attempt(way, backend, model, msgspec.structs.replace(errand, ask_usage=False), receipt)
+        return answer
+    except TransportError as error:
+        receipt.waited = time.perf_counter() - sent
+        receipt.outcome = "backend_error"
+        fault: Fault = "timeout" if isinstance(error, TimedOut) else "connect" if isinstance(error, ConnectFailed) else "reset"
+        exchange.failed(fault)
+        # What is not known to be harmless twice is only tried elsewhere when nothing of it was sent.
+        return Failure(_failed(error), fault, elsewhere=errand.openai or fault == "connect")
+    except DeadlinePassed:
+        receipt.waited = time.perf_counter() - sent
+        receipt.outcome = "gateway_error"
+        raise ApiError(504, "gateway_deadline", "The request's deadline passed.", headers=(NO_RETRY,)) from None
+    finally:
+        if not isinstance(answer, Answer) or answer.stream is None:
+            exchange.close()
+
+
+async def _send(transport: Transport, backend: Backend, call: Call, target: str, body: bytes, receipt: Receipt) -> Upstream:
+    headers = wire_headers.forwarded(call.headers, backend.forward)
+    headers += ((b"x-request-id", receipt.decision_id.encode()), (b"accept-encoding", b"identity"))
+    if backend.authorization is not None:
+        headers.append((b"authorization", backend.authorization))
+    url = backend.url + target
+    receipt.attempts += 1
+    try:
+        return await transport.send(call.method, url, headers, body, backend.timeouts.connect_s)
+    except Broken as error:
+        if not error.untouched:
+            raise
+    # A kept-alive connection that the backend closed just as it was used: nothing was answered, so once more on a fresh one.
+    receipt.attempts += 1
+    return await transport.send(call.method, url, headers, body, backend.timeouts.connect_s, fresh=True)
+
+
+async def _answer(
+    upstream: Upstream, exchange: Exchange, errand: Errand, receipt: Receipt, settle: Settle, sent: float, first_s: float
+) -> Answer | Failure:
+    coding = wire_headers.first(upstream.headers, b"content-encoding")
+    inflate = inflater(coding)
+    exchange.opened(upstream, inflate, errand.idle_s)
+    status = receipt.status = upstream.status
+    receipt.waited = time.perf_counter() - sent
+    if status in (401, 403):
+        return _bad(receipt, ApiError(502, "backend_auth", "The backend refused the gateway's key.", headers=(NO_RETRY,)), None)
+    if not (200 <= status < 300 or 400 <= status < 600):
+        exchange.failed("status")
+        return _bad(receipt, ApiError(502, "backend_bad_answer", f"The backend answered with status {status}."), "status")
+    headers = wire_headers.answered(upstream.headers)
+    # A coding that cannot be undone here goes on as it is, unread.
+    opaque = coding is not None and inflate is None and coding != b"identity"
+    if opaque and coding is not None:
+        headers.append((b"content-encoding", coding))
+    kind = (wire_headers.first(upstream.headers, b"content-type") or b"").split(b";")[0].strip().lower()
+    if status < 300 and kind == b"text/event-stream" and not opaque:
+        events = StreamRelay(strip_usage=errand.ask_usage, needs_done=errand.openai)
+        stream = EventStream(exchange, events, receipt, settle)
+        await stream.begin(first_s)
+        receipt.waited = time.perf_counter() - sent
+        receipt.outcome = "ok"
+        headers = [header for header in headers if header[0] not in _OURS_IN_SSE]
+        headers += SSE_HEADERS
+        headers += receipt.headers(stream=True)
+        return Answer(status, headers, stream=stream)
+    data, whole = await _held(exchange)
+    receipt.waited = time.perf_counter() - sent
+    if not whole:
+        receipt.outcome = "ok"
+        headers += receipt.headers(stream=True)
+        return Answer(status, headers, stream=RawStream(data, exchange, receipt, settle))
+    if opaque:
+        receipt.outcome = "ok" if status < 400 else "backend_error"
+    elif status >= 400:
+        return _refusal(exchange, status, data, headers, upstream, errand, receipt)
+    else:
+        refused = _read_answer(data, kind, errand, receipt)
+        if refused is not None:
+            exchange.failed("status")
+            told = refused if isinstance(refused, ApiError) else Answer(502, headers + receipt.headers(stream=False), data)
+            return Failure(told, "status", elsewhere=errand.openai)
+    exchange.went_well()
+    headers += receipt.headers(stream=False)
+    return Answer(status, headers, data)
+
+
+def _bad(receipt: Receipt, error: ApiError, fault: Fault | None) -> Failure:
+    receipt.outcome = "backend_error"
+    return Failure(error, fault, elsewhere=True)
+
+
+def _refusal(
+    exchange: Exchange, status: int, data: bytes, headers: list[Header], upstream: Upstream, errand: Errand, receipt: Receipt
+) -> Answer | Failure:
+    """A backend's own error: for the caller, if it is about what the caller sent; else another replica may do better."""
+    adapter = exchange.backend.adapter
+    error = json_object(data)
+    if error is not None and status >= 500 and adapter.is_caller_fault(status, error):
+        raise ApiError(400, "caller_invalid_value", error_message(error))
+    receipt.outcome = "caller_error" if status < 500 and status not in (408, 429) else "backend_error"
+    if error is None:
+        data, headers = _enveloped(status, data), [h for h in headers if h[0] != b"content-type"] + [JSON]
+    answer = Answer(status, headers + receipt.headers(stream=False), data)
+    fault = fault_of(status)
+    if fault is not None:
+        asked_s = wire_headers.retry_after_s(upstream.headers)
+        exchange.failed(fault, asked_s)
+        return Failure(answer, fault, elsewhere=errand.openai or status in (429, 503), retry_after_s=asked_s)
+    if error is not None and adapter.is_unknown_model(status, error):
+        return Failure(answer, None, elsewhere=True)
+    return answer
+
+
+def _enveloped(status: int, data: bytes) -> bytes:
+    """HTML, text or nothing: the envelope with a short excerpt."""
+    excerpt = " ".join(_TAGS.sub(" ", data[:4096].decode("utf-8", "replace")).split())[:200]
+    return envelope(status, "backend_error", f"The backend answered with status {status}" + (f": {excerpt}" if excerpt else "."))
+
+
+async def _held(exchange: Exchange) -> tuple[bytes, bool]:
+    """The whole body, or, when it passes `_HELD`, what has come of it."""
+    data = await exchange.read()
+    if not data:
+        return data, True
+    parts = [data]
+    size = len(data)
+    while data := await exchange.read():
+        parts.append(data)
+        size += len(data)
+        if size > _HELD:
+            return b"".join(parts), False
+    return parts[0] if len(parts) == 1 else b"".join(parts), True
+
+
+def _usage_refused(backend: Backend, answer: Answer) -> bool:
+    """Whether the backend takes everything but the option that the caller never asked for."""
+    return backend.adapter.rejects_include_usage(answer.status, json_object(answer.body) or {})
+
+
+def _read_answer(data: bytes, kind: bytes, errand: Errand, receipt: Receipt) -> ApiError | bool | None:
+    """Reads usage of an answer with status 2xx. None: it is good. Else it is none: True when its body says so itself."""
+    receipt.outcome = "ok"
+    if not errand.openai and kind != b"application/json":
+        return None
+    answer = read_answer(data)
+    if not errand.openai:
+        receipt.usage = answer.usage if answer is not None else None
+        return None
+    if answer is None:
+        receipt.outcome = "backend_error"
+        return ApiError(502, "backend_bad_answer", "The backend's answer is not a JSON object.")
+    receipt.usage = answer.usage
+    if answer.is_error:
+        receipt.outcome = "backend_error"
+        return True
+    return None
+
+
+def _failed(error: TransportError) -> ApiError:
+    if isinstance(error, TimedOut):
+        return ApiError(504, "backend_timeout", "The backend did not answer in time.", headers=(NO_RETRY,))
+    if isinstance(error, ConnectFailed):
+        return ApiError(502, "backend_unreachable", "The backend could not be reached.")
+    return ApiError(502, "backend_error", "The connection to the backend broke before it answered.")
