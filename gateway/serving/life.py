@@ -98,8 +98,8 @@ def admit(gateway: Gateway, call: Call, receipt: Receipt) -> None:
 
 
 def _may_be_relayed(call: Call) -> bool:
-    """Whether the path is one that a backend may hear of."""
-    if not _RELAYED.match(call.path) or _OWN.match(call.path) or _STORED.match(call.path):
+    """Whether path and query are such that a backend may hear of them."""
+    if not _RELAYED.match(call.path) or not call.query.isascii() or _OWN.match(call.path) or _STORED.match(call.path):
         return False
     return call.method == "POST" or not _STORED_CHATS.match(call.path)
 

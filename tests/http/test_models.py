@@ -66,7 +66,7 @@ async def test_a_key_sees_and_uses_its_own_models(mock: MockBackend, tmp_path: P
             for name in ("closed", "open-door"):
                 answer = await client.post(path, json={"model": name})
                 assert (answer.status_code, error_of(answer)["code"]) == (403, "caller_forbidden_model")
-        answer = await client.get("/v1/responses/r", params={"model": "closed"})
+        answer = await client.get("/v1/audio/voices/v", params={"model": "closed"})
         assert answer.status_code == 403
 
 
