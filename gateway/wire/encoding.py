@@ -5,6 +5,8 @@ from __future__ import annotations
 import zlib
 
 _GZIP = zlib.MAX_WBITS | 16
+# What one read of compressed bytes may become: answers of engines shrink to a tenth, not to a thousandth.
+_MOST = 64 << 20
 
 
 class Inflater:
@@ -18,18 +20,18 @@ class Inflater:
         self._head = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Decoded bytes. Raises zlib.error."""
+        """Decoded bytes. Raises zlib.error, also for a bomb."""
         if self._inflate is None:
             data = self._head = self._head + data
             if len(data) < 2:
                 return b""
             self._inflate = zlib.decompressobj(_GZIP if self._gzip else _deflate_window(data))
-        out = self._inflate.decompress(data)
+        out = _bounded(self._inflate, data, _MOST)
         while data := self._inflate.unused_data:
             if not self._gzip:
                 raise zlib.error("data after the end of the compressed body")
             self._inflate = zlib.decompressobj(_GZIP)
-            out += self._inflate.decompress(data)
+            out += _bounded(self._inflate, data, _MOST - len(out))
         return out
 
     def close(self) -> bytes:
@@ -40,6 +42,13 @@ class Inflater:
         if self._inflate is None or not self._inflate.eof:
             raise zlib.error("the compressed body ended early")
         return rest
+
+
+def _bounded(inflate: zlib._Decompress, data: bytes, most: int) -> bytes:
+    out = inflate.decompress(data, max(most, 1))
+    if inflate.unconsumed_tail:
+        raise zlib.error("the compressed body inflates beyond measure")
+    return out
 
 
 def _deflate_window(data: bytes) -> int:

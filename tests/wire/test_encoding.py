@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 import zlib
 
 import pytest
@@ -92,3 +93,18 @@ def test_known_codings_are_undone_however_they_are_spelt(coding: bytes) -> None:
 
     assert inflate is not None
     assert undone(inflate, [ENCODERS[coding.strip().lower()](b"text")]) == b"text"
+
+
+def test_a_bomb_does_not_go_off() -> None:
+    """A quarter of a megabyte that would become 256: refused, in memory that is bounded."""
+    bomb = gzip.compress(bytes(256 << 20), 9)
+    assert len(bomb) < 1 << 20
+    inflate = inflater(b"gzip")
+    assert inflate is not None
+    tracemalloc.start()
+    try:
+        with pytest.raises(zlib.error):
+            inflate.feed(bomb)
+        assert tracemalloc.get_traced_memory()[1] < 200 << 20
+    finally:
+        tracemalloc.stop()
