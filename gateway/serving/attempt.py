@@ -46,6 +46,7 @@ async def attempt(way: Way, backend: Backend, model: RealModel, errand: Errand, 
     if errand.form is None and errand.body and backend.adapter.capabilities.keys_in_any_case:
         refuse_keys_in_another_case(errand.body)
     receipt.backend = backend.name
+    receipt.outcome = None  # what the attempt before came to is not what this one does
     patience = way.patience
     patience.bound(patience.now() + backend.timeouts.total_s)
     name = backend.models[model.public]
@@ -59,7 +60,6 @@ async def attempt(way: Way, backend: Backend, model: RealModel, errand: Errand, 
             upstream = await _send(way.transport, backend, errand.call, target, body, receipt)
         backend.answered = True
         answer = await _answer(upstream, exchange, errand, receipt, way.settle, sent, first_s)
-        receipt.waited = time.perf_counter() - sent
         if isinstance(answer, Answer) and answer.status in (400, 422) and errand.ask_usage and _usage_refused(backend, answer):
             exchange.close()
             answer = await attempt(way, backend, model, msgspec.structs.replace(errand, ask_usage=False), receipt)
@@ -120,6 +120,7 @@ async def _answer(
         events = StreamRelay(strip_usage=errand.ask_usage, needs_done=errand.openai)
         stream = EventStream(exchange, events, receipt, settle)
         await stream.begin(first_s)
+        exchange.began_well()
         receipt.waited = time.perf_counter() - sent
         receipt.outcome = "ok"
         headers = [header for header in headers if header[0] not in _OURS_IN_SSE]
@@ -129,6 +130,7 @@ async def _answer(
     data, whole = await _held(exchange)
     receipt.waited = time.perf_counter() - sent
     if not whole:
+        exchange.went_well()
         receipt.outcome = "ok"
         headers += receipt.headers(stream=True)
         return Answer(status, headers, stream=RawStream(data, exchange, receipt, settle))

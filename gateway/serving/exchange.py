@@ -58,6 +58,11 @@ class Exchange:
                 return data
         return b""
 
+    def began_well(self) -> None:
+        """The answer has begun. That decides a trial, for others wait for its verdict; any other call is judged at its end."""
+        if self._ticket.until is not None:
+            self.backend.breaker.succeeded(self._ticket)
+
     def went_well(self) -> None:
         """The backend does its work."""
         self.backend.breaker.succeeded(self._ticket)

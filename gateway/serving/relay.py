@@ -34,6 +34,7 @@ async def relay(way: Way, random: Random, model: RealModel, errand: Errand, rece
             if wait is None or receipt.attempts >= model.retry.attempts:
                 break
             await asyncio.sleep(wait)
+            receipt.waited += wait
             tried.clear()
             continue
         tried.add(backend.name)

@@ -182,3 +182,29 @@ async def test_a_disabled_backend_gets_nothing(pool: Pool) -> None:
     answer = await pool.client.post(CHAT, json=ASK)
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "backend_unavailable")
     assert "retry-after" in answer.headers
+
+
+async def test_a_long_stream_as_the_trial_does_not_keep_others_waiting(pool: Pool) -> None:
+    """Its first event decides: the backend is back in use while the stream still runs."""
+    for name in "bc":
+        pool.run.config["backends"][name]["enabled"] = False
+    assert await pool.run.app.reloader.reload()
+    one = pool.mocks["a"]
+    breaker = pool.run.gateway.state.backends["a"].breaker
+    breaker.faulted(breaker.begin(), "connect")
+    one.script(Behaviour(stall_after_events=2))
+    async with pool.client.stream("POST", CHAT, json=ASK | {"stream": True}) as trial:
+        assert trial.status_code == 200
+        assert breaker.state == "closed"
+        assert (await pool.client.post(CHAT, json=ASK)).status_code == 200
+
+
+async def test_the_receipt_tells_of_the_last_attempt(pool: Pool) -> None:
+    """One replica fails, the next one finds the caller at fault: that is the caller's error."""
+    pool.mocks["a"].script(Behaviour(status=500, times=0))
+    for name in "bc":
+        pool.mocks[name].script(Behaviour(status=400, times=0))
+    while pool.asked()["a"] == 0:
+        assert (await pool.client.post(CHAT, json=ASK)).status_code == 400
+    assert pool.run.settled[-1].attempts == 2
+    assert pool.run.settled[-1].outcome == "caller_error"
