@@ -31,7 +31,8 @@ def test_the_head_of_a_stream_forbids_buffering(http: httpx.Client) -> None:
 def test_a_stream_comes_as_it_is_made(http: httpx.Client, stack: Started) -> None:
     """Its first events are here while the engine still writes: nobody collects them on the way."""
     with http.stream("POST", CHAT, json=BODY | {"stream": True, "max_tokens": 600, "ignore_eos": True}) as answer:
-        first = next(answer.iter_raw())
+        reads = answer.iter_raw()
+        first = next(reads)
         assert first.startswith(b"data: ") and b"[DONE]" not in first
         assert stack.backends()["strong"]["in_flight"] == 1
     stack.engine().until_idle()
