@@ -42,7 +42,8 @@ class _Session:
 
 
 class Sessions:
-    """Each session has a home: the first replica in its rendezvous order that has no more than 1.25 times its share of the sessions.
+    """Each session has a home: of those that could serve when it came, the first replica in its rendezvous order that has no more than 1.25
+    times its share of the sessions.
 
     A session keeps its home until it has been idle for `idle_s` seconds, or the home is no member any more; so when a replica leaves, its
     own sessions move and no other. At most `entries` sessions (some 300 bytes each); the longest idle go first. now: a monotonic clock.
@@ -58,12 +59,13 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def prefer(self, session: str, members: Mapping[str, float]) -> Iterator[str]:
+    def prefer(self, session: str, members: Mapping[str, float], live: Mapping[str, float] | None = None) -> Iterator[str]:
         """The session's home, then where it goes while that may not serve: the others in its rendezvous order.
 
         members: name -> weight of the replicas that may have sessions, at least one; those that cool for a moment too, for they come back.
+        live: those of them that may serve now, at least one; a session without a home gets it there. None: all.
         """
-        home = self._home(session, members)
+        home = self._home(session, members, members if live is None else live)
         return self._order(session, home, members)
 
     @staticmethod
@@ -71,7 +73,7 @@ class Sessions:
         yield home
         yield from (name for name in rendezvous(session, members) if name != home)
 
-    def _home(self, session: str, members: Mapping[str, float]) -> str:
+    def _home(self, session: str, members: Mapping[str, float], live: Mapping[str, float]) -> str:
         now = self._now()
         self._forget(now)
         key = hash(session)  # the caller chooses how long a name is
@@ -82,19 +84,19 @@ class Sessions:
             if known.home in members:
                 return known.home
             self._leave(known.home)
-            known.home = self._place(session, members)
+            known.home = self._place(session, live)
         else:
             if len(self._sessions) >= self._entries:
                 self._leave(self._sessions.popitem(last=False)[1].home)
-            known = self._sessions[key] = _Session(self._place(session, members), now)
+            known = self._sessions[key] = _Session(self._place(session, live), now)
         self._homes[known.home] = self._homes.get(known.home, 0) + 1
         return known.home
 
-    def _place(self, session: str, members: Mapping[str, float]) -> str:
+    def _place(self, session: str, live: Mapping[str, float]) -> str:
         homes = self._homes
-        per_weight = CEILING * (sum(homes.get(name, 0) for name in members) + 1) / sum(members.values())
-        order = rendezvous(session, members)
-        return next((name for name in order if homes.get(name, 0) < math.ceil(per_weight * members[name] - 1e-9)), order[0])
+        per_weight = CEILING * (sum(homes.get(name, 0) for name in live) + 1) / sum(live.values())
+        order = rendezvous(session, live)
+        return next((name for name in order if homes.get(name, 0) < math.ceil(per_weight * live[name] - 1e-9)), order[0])
 
     def _forget(self, now: float) -> None:
         """Sessions that have been idle for too long."""
@@ -111,7 +113,7 @@ class Sessions:
             del self._homes[home]
 
 
-def prefix_names(prompt: bytes | memoryview, *, salt: str = "", block: int = 1_024, most: int = 64) -> list[int]:
+def prefix_names(prompt: bytes | memoryview, *, salt: bytes = b"", block: int = 1_024, most: int = 64) -> list[int]:
     """The names of the prompt's whole leading blocks of `block` bytes, shortest prefix first; at most `most`.
 
     Name i is a 64-bit hash over blocks 0..i, so it stands for a whole prefix; half a microsecond each. Names hold within one process.

@@ -13,6 +13,7 @@ from gateway.config.schema import Timeouts
 from gateway.engines.base import Adapter, ModelInfo
 from gateway.engines.registry import adapter
 from gateway.pool.breaker import Breaker
+from gateway.pool.fingerprint import Fingerprints
 from gateway.pool.metrics import Scraped
 
 _SENDABLE: Final = re.compile(r"[!-~]+")
@@ -40,7 +41,9 @@ _NEVER_FORWARDED: Final = frozenset(
 class Backend:
     """One engine. `in_flight` counts our own requests to it; `answered` whether it has ever answered; `cards` its /v1/models by name.
 
-    `draining`: the operator lets it run empty. `scraped`: how busy the engine last said it is.
+    `draining`: the operator lets it run empty. `disabled`: and wants it left alone, by probes too. `scraped`: how busy the engine last said
+    it is. `probed_at`: when the last probe ended (time.monotonic), None before the first; `probe_error`: what it found amiss.
+    `former`: those whose place it took while calls of theirs ran.
     """
 
     name: str
@@ -54,10 +57,15 @@ class Backend:
     authorization: bytes | None = field(repr=False, default=None)
     breaker: Breaker = field(default_factory=lambda: Breaker(time.monotonic))
     draining: bool = False
+    disabled: bool = False
     scraped: Scraped | None = None
     in_flight: int = 0
     answered: bool = False
     cards: dict[str, ModelInfo] = field(default_factory=dict)
+    fingerprints: Fingerprints = field(default_factory=Fingerprints)
+    probed_at: float | None = None
+    probe_error: str | None = None
+    former: tuple[Backend, ...] = field(repr=False, default=())
 
     @property
     def queued(self) -> float:
@@ -67,7 +75,34 @@ class Backend:
     @property
     def serves(self) -> bool:
         """Whether it may get calls, as far as the operator is concerned."""
-        return self.spec.enabled and not self.draining
+        return self.spec.enabled and not self.draining and not self.disabled
+
+    @property
+    def running(self) -> int:
+        """Our requests under this name: those that began before its section changed, too."""
+        return self.in_flight + sum(each.in_flight for each in self.former)
+
+    def succeed(self, old: Backend) -> None:
+        """Takes the place of `old`, which had the same name: what the operator said of that one holds, and what its engine said of itself,
+        if it is the same engine."""
+        self.draining, self.disabled = old.draining, old.disabled
+        if (self.url, self.adapter.name, self.models) == (old.url, old.adapter.name, old.models):
+            self.answered, self.cards, self.fingerprints = old.answered, old.cards, old.fingerprints
+        self.former = tuple(each for each in (*old.former, old) if each.in_flight)
+
+    @property
+    def strangers(self) -> Mapping[str, str]:
+        """The models that it does not serve because another one than at first answers: public name -> why."""
+        return self.fingerprints.strangers
+
+    @property
+    def probe_age_s(self) -> float | None:
+        """Seconds since the last probe ended; None before the first."""
+        return None if self.probed_at is None else time.monotonic() - self.probed_at
+
+    def accept(self) -> None:
+        """The models that answer now are those that should."""
+        self.fingerprints.accept()
 
 
 def backend(name: str, spec: Spec, url: str) -> Backend:
@@ -88,6 +123,9 @@ def backend(name: str, spec: Spec, url: str) -> Backend:
         breaker=Breaker(
             time.monotonic,
             trip_after=spec.breaker.trip_after,
+            trip_share=spec.breaker.trip_share,
+            window=spec.breaker.window,
+            min_calls=spec.breaker.min_calls,
             first_s=spec.breaker.first_s,
             longest_s=spec.breaker.longest_s,
         ),

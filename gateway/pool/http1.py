@@ -124,6 +124,7 @@ class Http1Transport:
         if self._closed or not connection.usable:
             connection.abort()
             raise ConnectFailed("the transport is closed" if self._closed else "the backend hung up")
+        self._open.add(connection)  # not before: of one that nobody waits for any more, uvloop never says that it is lost
         return connection
 
     def _sweep(self) -> None:
@@ -373,7 +374,6 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
         self._transport = cast(asyncio.Transport, transport)
-        self._open.add(self)
         self.usable = True
 
     def data_received(self, data: bytes) -> None:

@@ -23,38 +23,67 @@ class NoneLive(Exception):
 
 
 class Replicas:
-    """The backends that serve a model, in configured order, and what is remembered of where calls went."""
+    """The backends that serve a model, in configured order, and what is remembered of where calls went.
 
-    def __init__(self, backends: Sequence[Backend], *, random: Random | None = None, now: Callable[[], float] = time.monotonic) -> None:
+    public: the model's name. before: the set until now, whose memory goes on, so that who comes or leaves moves nobody else's calls.
+    """
+
+    def __init__(
+        self,
+        public: str,
+        backends: Sequence[Backend],
+        *,
+        before: Replicas | None = None,
+        random: Random | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._public = public
         self.backends = tuple(backends)
-        self._balancer = Balancer(random or Random())  # noqa: S311 (spreads load, keeps no secret)
-        self._sessions = Sessions(now)
-        self._prefixes = PrefixMap()
+        self._balancer: Balancer = Balancer(random or Random()) if before is None else before._balancer  # noqa: S311 (spreads load, keeps no secret)
+        self._sessions: Sessions = Sessions(now) if before is None else before._sessions
+        self._prefixes: PrefixMap = PrefixMap() if before is None else before._prefixes
 
-    def pick(self, tried: Collection[str], session: str | None = None, prompt: bytes | memoryview = b"") -> Backend:
+    @property
+    def any_live(self) -> bool:
+        """Whether a call would find a replica now, as far as is known."""
+        return any(each.serves and self._public not in each.strangers and each.breaker.admits() for each in self.backends)
+
+    def pick(
+        self,
+        tried: Collection[str],
+        session: str | None = None,
+        prompt: bytes | memoryview = b"",
+        salt: bytes = b"",
+        *,
+        early: bool = True,
+    ) -> Backend:
         """The replica for a call that the `tried` ones have failed. Raises NoneLive.
 
         When all are cooling down, the one that is soonest done with it gets the call as its trial, unless the backend itself asked to be
-        left alone.
+        left alone, or probes cannot connect to it. early: whether that may be; not where somebody else can serve.
 
         session: calls with the same one stay together. prompt: what the engine sees first; calls that begin alike stay together. Both only
-        while the load allows it.
+        while the load allows it. salt: what keeps equal prompts apart in the engine's cache.
         """
-        serving = [each for each in self.backends if each.serves]
+        public = self._public
+        serving = [each for each in self.backends if each.serves and public not in each.fingerprints.strangers]
         live = [each for each in serving if each.name not in tried and each.breaker.admits()]
         # Those that have answered before those that may still be starting.
         live = [each for each in live if each.answered] or live
         if not live:
             cooling = [each for each in serving if each.name not in tried and not each.breaker.asked and each.breaker.admits(early=True)]
-            if cooling:
+            if cooling and early:
                 return min(cooling, key=lambda each: each.breaker.wait_s)
             waits = [each.breaker.wait_s for each in serving]
             raise NoneLive(min(waits) if waits else None)
-        if len(live) == 1:
+        if len(self.backends) == 1:
             return live[0]
+        # With one of several live, calls are noted all the same: when the others come back, it is known what is where.
         if session is not None:
-            return self._balancer.choose(live, self._sessions.prefer(session, {each.name: each.weight for each in serving}))
-        names = prefix_names(prompt) if len(prompt) >= _SHORTEST_PREFIX else []
+            members = {each.name: each.weight for each in serving}
+            able = members if len(live) == len(serving) else {each.name: each.weight for each in live}
+            return self._balancer.choose(live, self._sessions.prefer(session, members, able))
+        names = prefix_names(prompt, salt=salt) if len(prompt) >= _SHORTEST_PREFIX else []
         if not names:
             return self._balancer.choose(live)
         preferred = self._prefixes.prefer(names, [each.name for each in serving])

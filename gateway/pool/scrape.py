@@ -10,10 +10,12 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 
 from gateway.pool.backend import Backend
 from gateway.pool.metrics import LIMIT, Scraped, scraped
 from gateway.pool.transport import Transport, TransportError
+from gateway.pool.watchers import Watchers
 
 _EVERY_S = 2.0
 _LIMIT_S = 2.0
@@ -41,25 +43,19 @@ class Scraper:
 
     def __init__(self, transport: Transport, group: asyncio.TaskGroup, every_s: float = _EVERY_S) -> None:
         self._transport = transport
-        self._group = group
         self._every_s = every_s
-        self._tasks: dict[Backend, asyncio.Task[None]] = {}
+        self._watchers = Watchers(group, "metrics of", lambda backend: partial(self._look, backend))
 
     def watch(self, backends: Iterable[Backend]) -> None:
         """Asks those of these that are worth asking from now on."""
-        known = tuple(backends)
+        known = [each for each in backends if not each.disabled]
         replicas = Counter(public for backend in known for public in backend.models)
-        wanted = {each for each in known if each.adapter.name == "vllm" and any(replicas[public] > 1 for public in each.models)}
-        for backend in self._tasks.keys() - wanted:
-            self._tasks.pop(backend).cancel()
-        for backend in wanted - self._tasks.keys():
-            self._tasks[backend] = self._group.create_task(self._run(backend), name=f"metrics of {backend.name}")
+        self._watchers.watch(each for each in known if each.adapter.name == "vllm" and any(replicas[public] > 1 for public in each.models))
 
     def stop(self) -> None:
         """Asks no more."""
         self.watch(())
 
-    async def _run(self, backend: Backend) -> None:
-        while True:
-            backend.scraped = await scrape(self._transport, backend) or backend.scraped
-            await asyncio.sleep(self._every_s)
+    async def _look(self, backend: Backend) -> float:
+        backend.scraped = await scrape(self._transport, backend) or backend.scraped
+        return self._every_s

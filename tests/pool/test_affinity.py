@@ -199,7 +199,7 @@ def test_a_long_prompt_is_named_by_its_beginning() -> None:
 
 
 def test_the_salt_keeps_equal_prompts_apart() -> None:
-    assert not set(prefix_names(b"x" * 4_096, salt="tenant-a")) & set(prefix_names(b"x" * 4_096, salt="tenant-b"))
+    assert not set(prefix_names(b"x" * 4_096, salt=b"tenant-a")) & set(prefix_names(b"x" * 4_096, salt=b"tenant-b"))
 
 
 def test_the_longest_known_prefix_counts() -> None:

@@ -90,4 +90,25 @@ def test_a_backend_serves_unless_the_operator_says_otherwise() -> None:
     assert one.serves
     one.draining = True
     assert not one.serves
+    one.draining, one.disabled = False, True
+    assert not one.serves
+    one.disabled = False
+    assert one.serves
     assert not made(enabled=False).serves
+
+
+def test_its_breaker_is_as_configured() -> None:
+    by_share = made(breaker={"trip_after": 100, "trip_share": 0.25, "window": 8, "min_calls": 8}).breaker
+    for fault in (True, False, False, False, False, False, False):
+        if fault:
+            by_share.faulted(by_share.begin(), "status")
+        else:
+            by_share.succeeded(by_share.begin())
+    assert by_share.state == "closed"
+    by_share.faulted(by_share.begin(), "status")
+    assert by_share.state == "open", "two of eight"
+
+    in_a_row = made(breaker={"trip_after": 2, "first_s": 50, "longest_s": 60}).breaker
+    for _ in range(2):
+        in_a_row.faulted(in_a_row.begin(), "status")
+    assert 49 < in_a_row.wait_s <= 50

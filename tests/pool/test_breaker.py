@@ -268,9 +268,247 @@ def test_what_a_backend_asks_for_is_kept_within_reason(breaker: Breaker, asked: 
     assert breaker.wait_s == wait
 
 
+def test_a_pause_that_was_asked_for_is_not_cut_short_by_a_longer_one_of_ours(clock: Clock) -> None:
+    breaker = Breaker(clock, first_s=60, longest_s=60)
+    breaker.faulted(breaker.begin(), "rate_limit", 10.0)
+    assert breaker.asked
+
+    breaker.faulted(breaker.begin(early=True), "status")
+
+    assert breaker.asked, "ten seconds were asked for"
+    clock.time += 11.0
+    assert (breaker.asked, breaker.state) == (False, "open")
+
+
+def test_who_was_chosen_as_the_trial_when_another_became_it_goes_without_a_say(breaker: Breaker) -> None:
+    breaker.faulted(breaker.begin(), "timeout", 0.5)
+    trial = breaker.begin(early=True)
+    second = breaker.begin(early=True)
+
+    breaker.faulted(second, "connect")
+    assert breaker.wait_s == 0.5
+    breaker.succeeded(second)
+    assert breaker.state == "open"
+    breaker.succeeded(trial)
+    assert breaker.state == "closed"
+
+
+# A share of faults
+
+
+def outcomes(breaker: Breaker, faults: str) -> None:
+    """One call after another: x is a fault, anything else a success."""
+    for each in faults:
+        if each == "x":
+            breaker.faulted(breaker.begin(), "status")
+        else:
+            breaker.succeeded(breaker.begin())
+
+
+def test_a_backend_that_fails_every_other_call_trips(breaker: Breaker) -> None:
+    outcomes(breaker, ".x.x.x.x.")
+    assert breaker.state == "closed", "nine calls tell little"
+
+    outcomes(breaker, "x")
+
+    assert (breaker.state, breaker.wait_s) == ("open", 1.0)
+
+
+def test_a_share_below_that_does_not(breaker: Breaker) -> None:
+    outcomes(breaker, "..x" * 100)
+
+    assert breaker.state == "closed"
+
+
+def test_what_lies_further_back_than_the_window_counts_no_more(clock: Clock) -> None:
+    breaker = Breaker(clock, trip_after=100, trip_share=0.5, window=4, min_calls=4)
+    outcomes(breaker, "x......")
+    assert breaker.state == "closed"
+
+    outcomes(breaker, "x.x")
+
+    assert breaker.state == "open", "two of the last four"
+
+
+def test_a_long_healthy_past_does_not_shield_a_backend_that_begins_to_fail(breaker: Breaker) -> None:
+    """After a thousand good calls the tenth fault in twenty trips, as after twenty of them."""
+    outcomes(breaker, "." * 1_000 + "x." * 9)
+    assert breaker.state == "closed"
+
+    outcomes(breaker, "x")
+
+    assert breaker.state == "open"
+
+
+def test_fewer_calls_than_the_least_are_enough_when_the_window_holds_no_more(clock: Clock) -> None:
+    breaker = Breaker(clock, trip_after=100, window=2, min_calls=10)
+
+    outcomes(breaker, ".x")
+
+    assert breaker.state == "open"
+
+
+def test_calls_without_a_verdict_are_no_part_of_the_share(breaker: Breaker) -> None:
+    for _ in range(5):
+        outcomes(breaker, "x.")
+        for _ in range(10):
+            breaker.abandoned(breaker.begin())
+
+    assert breaker.state == "closed", "the tenth of ten was no fault"
+    outcomes(breaker, "x")
+    assert breaker.state == "open"
+
+
+def test_after_a_recovery_the_window_is_empty(breaker: Breaker, clock: Clock) -> None:
+    outcomes(breaker, ".x.x.x.x.x")
+    clock.time += 1.0
+    breaker.succeeded(breaker.begin())
+
+    outcomes(breaker, "x.x.")
+
+    assert breaker.state == "closed"
+
+
+# Probes
+
+
+def test_a_probe_that_cannot_connect_keeps_calls_away_before_one_has_paid_for_it(breaker: Breaker, clock: Clock) -> None:
+    breaker.probing(6.0)
+    breaker.unreachable(2.0)
+    assert (breaker.state, breaker.wait_s) == ("open", 2.0)
+    assert not breaker.admits()
+    assert not breaker.admits(early=True)
+
+    clock.time += 1.0
+    breaker.probing(6.0)
+    clock.time += 5.0
+    assert not breaker.admits(early=True), "the next probe is under way"
+    breaker.reachable()
+
+    assert (breaker.state, breaker.wait_s) == ("closed", 0.0)
+    assert breaker.admits()
+
+
+def test_the_word_of_a_probe_that_stopped_asking_does_not_hold_for_ever(breaker: Breaker, clock: Clock) -> None:
+    breaker.unreachable(7.0)
+    clock.time += 7.0
+
+    assert (breaker.state, breaker.admits()) == ("closed", True)
+
+
+def test_a_dead_port_is_tried_by_probes_and_not_by_a_call(breaker: Breaker, clock: Clock) -> None:
+    """The pause after a call could not connect is 1 s; probes each second say that it still cannot be done."""
+    breaker.faulted(breaker.begin(), "connect")
+    for _ in range(100):
+        breaker.probing(6.0)
+        breaker.unreachable(2.0)
+        for _ in range(4):
+            assert not breaker.admits()
+            assert not breaker.admits(early=True)
+            clock.time += 0.25
+    breaker.probing(6.0)
+    breaker.reachable()
+
+    assert breaker.state == "half_open", "its pause is long over: a call decides"
+    breaker.succeeded(breaker.begin())
+    assert breaker.state == "closed"
+
+
+def test_while_the_first_probe_after_a_failed_connection_is_under_way_a_call_waits_unless_there_is_no_other_way(
+    breaker: Breaker, clock: Clock
+) -> None:
+    """A host that is gone answers nothing: connecting takes its five seconds, and the pause is only one."""
+    breaker.faulted(breaker.begin(), "connect")
+    breaker.probing(6.0)
+    clock.time += 2.0
+    assert not breaker.admits()
+    assert breaker.admits(early=True)
+
+    clock.time += 3.0
+    breaker.unreachable(7.0)
+
+    assert not breaker.admits(early=True)
+
+
+def test_a_word_that_is_overdue_says_nothing_of_the_next_outage(breaker: Breaker, clock: Clock) -> None:
+    breaker.unreachable(7.0)
+    clock.time += 100.0
+    breaker.faulted(breaker.begin(), "connect")
+
+    breaker.probing(6.0)
+
+    assert breaker.admits(early=True)
+
+
+@pytest.mark.parametrize("fault", ["reset", "timeout", "status"])
+def test_after_another_fault_no_call_waits_for_a_probe(breaker: Breaker, clock: Clock, fault: Fault) -> None:
+    for _ in range(3):
+        breaker.faulted(breaker.begin(), fault)
+    breaker.probing(6.0)
+    clock.time += 1.0
+
+    assert breaker.admits()
+
+
+def test_a_probe_that_connects_ends_no_pause(breaker: Breaker, clock: Clock) -> None:
+    breaker.faulted(breaker.begin(), "rate_limit", 30.0)
+    breaker.reachable()
+    assert breaker.wait_s == 30.0
+    assert breaker.asked
+
+    breaker.unreachable(7.0)
+    clock.time += 1.0
+    breaker.reachable()
+
+    assert (breaker.state, breaker.wait_s) == ("open", 29.0)
+
+
+def test_a_call_that_succeeded_meanwhile_refutes_a_probe_that_could_not_connect(breaker: Breaker) -> None:
+    """A busy backend may have no room for one more connection, and serve those that it has."""
+    breaker.probing(6.0)
+    breaker.succeeded(breaker.begin())
+    breaker.unreachable(7.0)
+    assert breaker.state == "closed"
+
+    breaker.probing(6.0)
+    breaker.unreachable(7.0)
+
+    assert breaker.state == "open", "this time none has"
+
+
+def test_a_trial_that_succeeds_overrides_probes(breaker: Breaker, clock: Clock) -> None:
+    breaker.faulted(breaker.begin(), "connect")
+    trial = breaker.begin(early=True)
+    breaker.probing(6.0)
+    breaker.unreachable(7.0)
+
+    breaker.succeeded(trial)
+
+    assert (breaker.state, breaker.admits()) == ("closed", True)
+    breaker.faulted(breaker.begin(), "timeout", 0.5)
+    assert breaker.wait_s == 0.5
+
+
+def test_trips_of_which_a_probe_may_tell_more_ask_for_one(breaker: Breaker, clock: Clock) -> None:
+    asked = []
+    breaker.on_trip = lambda: asked.append(clock.time)
+    breaker.faulted(breaker.begin(), "rate_limit", 0.0)
+    breaker.succeeded(breaker.begin())
+    assert not asked
+
+    breaker.faulted(breaker.begin(), "connect")
+
+    assert asked == [clock.time]
+    breaker.unreachable(7.0)
+    assert len(asked) == 1
+
+
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """A call as the model knows it: how many trips there had been, and for a trial the last word of the backend that it had heard."""
+    """A call as the model knows it: how many trips there had been, and for a trial the last word of the backend that it had heard.
+
+    trips -1: it was chosen as the trial when another had become it.
+    """
 
     ticket: Ticket
     trips: int
@@ -279,20 +517,28 @@ class Sent:
 
 class Outages(RuleBasedStateMachine):
     """A breaker beside its rules told anew: the words that the backend has given ("not before") are kept in a list, and it is out of use
-    until all of them have passed and a trial that had heard all of them has succeeded."""
+    until all of them have passed and a trial that had heard all of them has succeeded. A probe's word ("nobody is there", or "wait for
+    me") holds beside them until the next one, or its end."""
 
     calls = Bundle("calls")
 
-    @initialize(trip_after=st.integers(1, 4))
-    def start(self, trip_after: int) -> None:
+    @initialize(trip_after=st.integers(1, 5), window=st.integers(1, 6), min_calls=st.integers(1, 7), share=st.sampled_from([0.3, 0.5, 1.0]))
+    def start(self, trip_after: int, window: int, min_calls: int, share: float) -> None:
         self.clock = Clock()
-        self.breaker = Breaker(self.clock, trip_after=trip_after, first_s=1.0, longest_s=8.0)
+        self.breaker = Breaker(
+            self.clock, trip_after=trip_after, window=window, min_calls=min_calls, trip_share=share, first_s=1.0, longest_s=8.0
+        )
         self.trip_after = trip_after
+        self.window, self.least, self.share = window, min(window, min_calls), share
         self.words: list[float] = []
+        self.connect_was_last = False
         self.failed_trials = 0
-        self.row = 0
+        self.outcomes: list[bool] = []  # since it was closed; True: a fault
         self.trips = 0
         self.trial: Sent | None = None
+        self.probe_until = -math.inf
+        self.nobody_there = False
+        self.heard = False
         self.deadline = -math.inf
 
     @rule(seconds=st.sampled_from([0.25, 0.5, 1.0, 2.0, 5.0, 40.0]))
@@ -304,26 +550,34 @@ class Outages(RuleBasedStateMachine):
     def begin(self) -> Sent:
         return self._sent(self.breaker.begin())
 
-    @precondition(lambda self: self.may_go(early=True))
+    @precondition(lambda self: hasattr(self, "words"))
     @rule(target=calls)
     def begin_early(self) -> Sent:
         return self._sent(self.breaker.begin(early=True))
 
     def _sent(self, ticket: Ticket) -> Sent:
+        if self.words and self.trial is not None:
+            return Sent(ticket, -1, None)
         sent = Sent(ticket, self.trips, len(self.words) if self.words else None)
         if self.words:
             self.trial = sent
         return sent
+
+    def _counts(self, call: Sent) -> bool:
+        return not self.words and call.trips == self.trips and call.words is None
 
     @rule(call=consumes(calls))
     def succeeded(self, call: Sent) -> None:
         self.breaker.succeeded(call.ticket)
         if call is self.trial:
             self.trial = None
+            self.heard = True
+            self._probe_lifted()
             if max(self.words) == max(self.words[: call.words]):
-                self.words, self.row, self.failed_trials = [], 0, 0
-        elif not self.words and call.trips == self.trips and call.words is None:
-            self.row = 0
+                self.words, self.outcomes, self.failed_trials = [], [], 0
+        elif self._counts(call):
+            self.heard = True
+            self.outcomes.append(False)
 
     @rule(
         call=consumes(calls),
@@ -336,18 +590,23 @@ class Outages(RuleBasedStateMachine):
         if call is self.trial:
             self.trial = None
             self.failed_trials += 1
-            self._word(asked)
+            self._word(fault, asked)
+        elif self._counts(call):
+            self.outcomes.append(True)
+            if is_word or fault == "connect" or self._bad_enough():
+                self._word(fault, asked)
         elif is_word:
-            self.row += not self.words
-            self._word(asked)
-        elif not self.words and call.trips == self.trips and call.words is None:
-            self.row += 1
-            if fault == "connect" or self.row >= self.trip_after:
-                self._word(asked)
+            self._word(fault, asked)
 
-    def _word(self, asked: float | None) -> None:
+    def _bad_enough(self) -> bool:
+        of_late = self.outcomes[-self.window :]
+        in_a_row = all(self.outcomes[-self.trip_after :]) and len(self.outcomes) >= self.trip_after
+        return in_a_row or (len(of_late) >= self.least and sum(of_late) / len(of_late) >= self.share)
+
+    def _word(self, fault: Fault, asked: float | None) -> None:
         self.trips += not self.words
         self.words.append(self.clock.time + (min(8.0, 2.0**self.failed_trials) if asked is None else asked))
+        self.connect_was_last = fault == "connect"
 
     @rule(call=consumes(calls))
     def abandoned(self, call: Sent) -> None:
@@ -355,8 +614,32 @@ class Outages(RuleBasedStateMachine):
         if call is self.trial:
             self.trial = None
 
+    @rule(within=st.sampled_from([0.5, 3.0, 6.0]))
+    def a_probe_sets_out(self, within: float) -> None:
+        self.breaker.probing(within)
+        self.heard = False
+        self.nobody_there = self.nobody_there and self.clock.time < self.probe_until
+        if self.nobody_there or (self.words and self.connect_was_last):
+            self.probe_until = max(self.probe_until, self.clock.time + within)
+
+    @rule()
+    def a_probe_connects(self) -> None:
+        self.breaker.reachable()
+        self._probe_lifted()
+
+    @rule(within=st.sampled_from([0.5, 3.0, 7.0]))
+    def a_probe_cannot(self, within: float) -> None:
+        self.breaker.unreachable(within)
+        if not self.heard:
+            self.probe_until = self.clock.time + within
+            self.nobody_there = True
+
+    def _probe_lifted(self) -> None:
+        self.probe_until = -math.inf
+        self.nobody_there = False
+
     def may_go(self, *, early: bool) -> bool:
-        if not hasattr(self, "words"):
+        if not hasattr(self, "words") or (self.clock.time < self.probe_until and (self.nobody_there or not early)):
             return False
         return not self.words or (self.trial is None and (early or self.clock.time >= max(self.words)))
 
@@ -366,19 +649,21 @@ class Outages(RuleBasedStateMachine):
             return
         assert self.breaker.admits() == self.may_go(early=False)
         assert self.breaker.admits(early=True) == self.may_go(early=True)
-        assert self.breaker.wait_s == max(0.0, *(word - self.clock.time for word in self.words), 0.0)
-        state = "closed" if not self.words else "open" if self.clock.time < max(self.words) else "half_open"
+        deadline = max(*self.words, self.probe_until, -math.inf)
+        assert self.breaker.wait_s == max(0.0, deadline - self.clock.time)
+        state = "open" if self.clock.time < deadline else "half_open" if self.words else "closed"
         assert self.breaker.state == state
 
     @invariant()
-    def deadlines_are_only_extended(self) -> None:
+    def pauses_of_the_calls_are_only_extended(self) -> None:
+        """Whatever probes say: until a trial has succeeded, no call that is not early goes before the latest deadline there was."""
         if not hasattr(self, "words"):
             return
-        deadline = self.clock.time + self.breaker.wait_s if self.breaker.state == "open" else -math.inf
-        if self.breaker.state == "open":
-            assert deadline >= self.deadline or self.breaker.wait_s == 0
-        self.deadline = deadline
+        self.deadline = max(self.deadline, *self.words) if self.words else -math.inf
+        if self.clock.time < self.deadline:
+            assert not self.breaker.admits()
+            assert self.clock.time + self.breaker.wait_s >= self.deadline
 
 
 TestOutages = Outages.TestCase
-TestOutages.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestOutages.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)

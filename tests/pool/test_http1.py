@@ -189,6 +189,18 @@ async def test_a_connection_at_work_does_not_grow_old(http1: Http1Transport) -> 
         upstream.release()
 
 
+async def test_whoever_leaves_just_as_a_connection_opens_leaves_nothing_behind(http1: Http1Transport) -> None:
+    async with scripted(hello) as server:
+        for turn in range(40):
+            task = asyncio.create_task(http1.send("POST", server.url, (), b"", 5.0, fresh=True))
+            await turns(turn)
+            task.cancel()
+            (left,) = await asyncio.gather(task, return_exceptions=True)
+            if not isinstance(left, BaseException):
+                left.close()
+        await eventually(lambda: http1.connections == 0, within_s=2.0)
+
+
 # -- a kept-alive connection that the backend closes
 
 

@@ -27,7 +27,7 @@ def test_llamacpp() -> None:
 
 
 def test_the_mock_backend() -> None:
-    assert scraped(Engine("m", max_num_seqs=4).exposition(), 0.0) == Scraped(0.0, 0.0, 0.0, 0.0)
+    assert scraped(Engine("m", max_num_seqs=4, kv_tokens=1_024).exposition(), 0.0) == Scraped(0.0, 0.0, 0.0, 0.0)
 
 
 def test_an_older_llamacpp() -> None:

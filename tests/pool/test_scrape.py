@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gateway.mock import Behaviour, MockBackend
-from gateway.pool.breaker import Breaker
+from gateway.pool.scrape import Scraper
+from gateway.pool.transport import Upstream
+from gateway.wire.errors import Header
+from tests.pool.making import made
+from tests.pool.scripted import WITH_CLOCK, clock, turns
 from tests.support.running import config_for, running
 from tests.support.waiting import until
 
@@ -36,12 +45,75 @@ async def test_replicas_are_asked_and_a_lone_engine_is_not(tmp_path: Path) -> No
                 assert backends["two"].queued == 0
 
 
-def test_a_pause_that_was_asked_for_is_not_cut_short_by_a_longer_one_of_ours() -> None:
-    clock = [0.0]
-    breaker = Breaker(lambda: clock[0], trip_after=1, first_s=60, longest_s=60)
-    breaker.faulted(breaker.begin(), "rate_limit", 10.0)
-    assert breaker.asked
-    breaker.faulted(breaker.begin(early=True), "status")
-    assert breaker.asked, "ten seconds were asked for"
-    clock[0] = 11.0
-    assert not breaker.asked and breaker.state == "open"
+class Numbers:
+    """A transport whose engines tell their queue, or raise."""
+
+    def __init__(self, **hosts: int | Exception) -> None:
+        self.hosts = hosts
+        self.asked: list[str] = []
+
+    async def send(self, _method: str, url: str, *_args: object, **_more: object) -> Upstream:
+        host = url.split("/")[2]
+        self.asked.append(host)
+        told = self.hosts[host]
+        if isinstance(told, Exception):
+            raise told
+        return Told(f"vllm:num_requests_waiting {told}\n".encode())
+
+    async def close(self) -> None:
+        pass
+
+
+class Told:
+    """An answer."""
+
+    status = 200
+    headers: Sequence[Header] = ()
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+    async def read_some(self) -> bytes:
+        body, self.body = self.body, b""
+        return body
+
+    def release(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@WITH_CLOCK
+async def test_a_fault_in_one_scrape_ends_neither_it_nor_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    transport = Numbers(a=ZeroDivisionError("a fault of our own"), b=3)
+    a, b = made("a", engine="vllm"), made("b", engine="vllm")
+    with caplog.at_level(logging.ERROR, "trilemma.pool"):
+        async with asyncio.TaskGroup() as group:
+            scraper = Scraper(transport, group)
+            scraper.watch([a, b])
+            await turns(5)
+            assert "metrics of a failed" in caplog.text
+            assert (a.scraped, b.scraped and b.scraped.waiting) == (None, 3)
+            transport.hosts["a"] = 5
+            await clock().pass_time(5.1)
+            assert a.scraped and a.scraped.waiting == 5
+            scraper.stop()
+
+
+@WITH_CLOCK
+async def test_a_disabled_replica_is_not_asked_and_tells_no_others_apart() -> None:
+    transport = Numbers(a=1, b=2, c=3)
+    a, b, c = (made(name, engine="vllm") for name in "abc")
+    async with asyncio.TaskGroup() as group:
+        scraper = Scraper(transport, group)
+        a.disabled = True
+        scraper.watch([a, b, c])
+        await turns(5)
+        assert transport.asked == ["b", "c"]
+        b.disabled = True
+        scraper.watch([a, b, c])
+        transport.asked.clear()
+        await clock().pass_time(10.0)
+        assert not transport.asked
+        scraper.stop()

@@ -59,6 +59,12 @@ class Discovery:
             task = self._group.create_task(follower.run(), name=f"discovery of {name}")
             self._followed[name] = (wanted[name], follower, task)
 
+    def check(self, wanted: Mapping[str, Spec]) -> None:
+        """Raises the ValueError that `follow` would raise."""
+        for name, spec in wanted.items():
+            if name not in self._followed or self._followed[name][0] != spec:
+                self._make(spec)
+
     async def heard(self, within_s: float) -> None:
         """Waits until every source has answered or failed, or the time is over. For a start that is ready when it says so."""
         with contextlib.suppress(TimeoutError):  # who has not answered by then shows in `status`
