@@ -15,14 +15,17 @@ from typing import Any
 from gateway.config.schema import Config
 
 _MASK = "**********"
-_URL_PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*(?=@)")
-_SECRET_FLAG = re.compile(r"(-{1,2}[\w-]*(?:key|token|secret|password)[\w-]*)(=.*)?", re.IGNORECASE | re.DOTALL)
+URL_PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*(?=@)")
+"""A password in a URL; group 1 is the user."""
+
+SECRET_FLAG = re.compile(r"(-hft|-{1,2}(?:[\w-]*[-_])?(?:keys?|token|secrets?|password))(=.*)?", re.IGNORECASE | re.DOTALL)
+"""An engine's flag whose value is a secret; group 2 is that value, if it is in the same argument. (`--max-tokens` is none.)"""
 
 
 def public(config: Config) -> dict[str, Any]:
     """The configuration as JSON values, defaults included; secrets, database passwords and secret flags masked."""
     values = config.model_dump(mode="json")
-    values["storage"]["url"] = _URL_PASSWORD.sub(rf"\1:{_MASK}", values["storage"]["url"])
+    values["storage"]["url"] = URL_PASSWORD.sub(rf"\1:{_MASK}", values["storage"]["url"])
     for backend in values["backends"].values():
         backend["args"] = _masked(backend["args"])
     return values
@@ -37,7 +40,7 @@ def digest(config: Config) -> str:
 def _masked(args: list[str]) -> list[str]:
     masked, secret_follows = [], False
     for arg in args:
-        flag = _SECRET_FLAG.fullmatch(arg)
+        flag = SECRET_FLAG.fullmatch(arg)
         if secret_follows and not arg.startswith("--"):
             masked.append(_MASK)
         elif flag is not None and flag[2] is not None:

@@ -8,6 +8,7 @@ A configuration with an error must not be served; a warning is most likely a mis
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -15,8 +16,8 @@ from typing import Any
 
 from gateway.config.check_engines import check_engines
 from gateway.config.problems import Finding, did_you_mean
-from gateway.config.schema import Config, Key, Policy, VirtualModel
-from gateway.store.urls import database_file
+from gateway.config.schema import Config, Key, Model, Policy, VirtualModel
+from gateway.store.urls import PostgresUrl, located
 from policies import registry
 
 PolicyProblems = Callable[[str, Mapping[str, Any], Sequence[str]], list[str]]
@@ -34,6 +35,7 @@ def check(config: Config, policy_problems: PolicyProblems = registry.problems) -
         *_policies(config, policy_problems),
         *(finding for name, virtual in config.virtual_models.items() for finding in _virtual(name, virtual, config, names)),
         *_keys(config, names),
+        *_limits(config),
         *_storage(config),
     ]
 
@@ -74,6 +76,7 @@ def _models(config: Config, names: _Names) -> Iterator[Finding]:
             owners.setdefault(alias, name)
         if name in names.aliases and name not in names.real:
             yield Finding(loc, _chain(name, names), about_key=True)
+        yield from _fallbacks(name, model, config, names)
     for name in names.virtual:
         if name in names.real:
             yield Finding(("virtual_models", name), "a backend serves a model of this name", about_key=True)
@@ -81,6 +84,37 @@ def _models(config: Config, names: _Names) -> Iterator[Finding]:
         if name not in config.models or "price" not in config.models[name].model_fields_set:
             where = ("models", name) if name in config.models else _served(config, name)
             yield Finding(where, f"model `{name}` has no price: its tokens count as free", "warning", about_key=True)
+
+
+def _fallbacks(name: str, model: Model, config: Config, names: _Names) -> Iterator[Finding]:
+    for index, fallback in enumerate(model.fallbacks):
+        place = ("models", name, "fallbacks", index)
+        target = names.aliases.get(fallback, fallback)
+        if target not in names.real:
+            if target in names.virtual:
+                yield Finding(place, f"`{fallback}` is a virtual model: a fallback names a real one")
+            else:
+                yield Finding(place, f"no backend serves `{fallback}`{did_you_mean(fallback, [*names.real, *names.aliases])}")
+        elif (circle := _circle(name, target, config, names)) is not None:
+            yield Finding(place, f"fallbacks run in a circle: {' -> '.join(circle)}")
+    if model.fallbacks and model.attempts <= len(model.fallbacks):
+        message = f"`attempts: {model.attempts}` leaves no call for the last of {len(model.fallbacks)} fallbacks after a first failure"
+        yield Finding(("models", name, "attempts") if "attempts" in model.model_fields_set else ("models", name), message, "warning")
+    if model.fallbacks and "embeddings" in model.capabilities:
+        message = "embeddings are never answered by another model: fallbacks count for text only"
+        yield Finding(("models", name, "fallbacks"), message, "warning")
+
+
+def _circle(name: str, target: str, config: Config, names: _Names) -> list[str] | None:
+    """The way by which `target` falls back to `name` again."""
+    ways = [[name, target]]
+    for way in ways:
+        if way[-1] == name:
+            return way
+        further = config.models[way[-1]].fallbacks if way[-1] in config.models else []
+        seen = {step for other in ways for step in other[1:]}
+        ways += [[*way, each] for each in (names.aliases.get(step, step) for step in further) if each == name or each not in seen]
+    return None
 
 
 def _served(config: Config, model: str) -> tuple[str, ...]:
@@ -171,8 +205,19 @@ def _allowed_models(index: int, key: Key, names: _Names) -> Iterator[Finding]:
             yield Finding(("keys", index, "models", place), f"there is no model `{pattern}`{did_you_mean(pattern, names.all)}")
 
 
+def _limits(config: Config) -> Iterator[Finding]:
+    tenants = {key.tenant for key in config.keys}
+    for tenant in config.limits.tenants:
+        if tenant not in tenants and not config.storage.url:  # a key of the database may be this tenant's
+            message = f"no key has this tenant{did_you_mean(tenant, tenants)}"
+            yield Finding(("limits", "tenants", tenant), message, "warning", about_key=True)
+
+
 def _storage(config: Config) -> Iterator[Finding]:
     try:
-        database_file(config.storage.url)
+        location = located(config.storage.url)
     except ValueError as error:
         yield Finding(("storage", "url"), str(error))
+        return
+    if isinstance(location, PostgresUrl) and importlib.util.find_spec("psycopg") is None:
+        yield Finding(("storage", "url"), "PostgreSQL needs the extra `postgres`: pip install 'trilemma[postgres]'")

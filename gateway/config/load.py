@@ -36,7 +36,8 @@ class Loaded:
     """A configuration ready for use.
 
     hash: SHA-256 of its secret-free form, 64 hex digits. files: every file it was read from, with the stamp from before
-    the reading (None: not there). document: the file as a tree, in which findings are located.
+    the reading (None: not there). document: the file as a tree, in which findings are located. text: the file as it is
+    written, so perhaps with secrets.
     """
 
     config: Config
@@ -44,6 +45,7 @@ class Loaded:
     source: str
     files: Mapping[Path, Stamp | None] = field(repr=False, compare=False)
     document: tree.Node = field(repr=False, compare=False)
+    text: str = field(default="", repr=False, compare=False)
 
     def located(self, findings: Iterable[Finding]) -> tuple[Problem, ...]:
         """Findings about this configuration, with their lines; sorted by line."""
@@ -96,7 +98,7 @@ def _parse(text: str, env: Mapping[str, str], source: str, folder: Path, files: 
     if unread:  # with what else is wrong, so that one reading shows everything
         errors = (each for each in check(anchored_config) if each.severity == "error")
         raise ConfigError({_problem(root, each) for each in (*unread, *errors)}, source)
-    return Loaded(filled, digest(config), source, files | references.files | secret_files, root)
+    return Loaded(filled, digest(config), source, files | references.files | secret_files, root, text)
 
 
 def _validated(root: tree.Node, values: Values) -> tuple[Config | None, list[Finding]]:

@@ -7,10 +7,11 @@ tokens, times are seconds unless the name says otherwise. Descriptions go into t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$"
 _URL = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$"
@@ -42,7 +43,7 @@ class Server(Section):
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(8080, ge=0, le=65_535, description="Port to listen on; 0: any free one.")
-    workers: Literal[1] = Field(1, description="Worker processes.")
+    workers: int = Field(1, ge=1, le=64, description="Processes that serve.")
     max_body_bytes: int = Field(20_000_000, ge=1_024, le=2**31, description="Largest request body; a larger one is a 413.")
     max_n: int = Field(128, ge=1, le=10_000, description="Largest `n` that a request may ask for.")
     keep_alive_s: Seconds = Field(
@@ -77,6 +78,9 @@ class BreakerSpec(Section):
     """When a backend that fails is left alone, and for how long."""
 
     trip_after: int = Field(3, ge=1, le=1_000, description="Faults in a row; a failed connection and a 429 count at once.")
+    trip_share: float = Field(0.5, gt=0, le=1, description="Or this share of faults among the last `window` calls.")
+    window: int = Field(20, ge=1, le=10_000, description="Calls that `trip_share` looks back on.")
+    min_calls: int = Field(10, ge=1, le=10_000, description="While fewer of them are known, `trip_share` says nothing.")
     first_s: Seconds = Field(1.0, description="The first pause; each failed trial doubles it.")
     longest_s: Seconds = Field(30.0, description="The longest pause that the backend did not ask for itself.")
 
@@ -193,13 +197,36 @@ class Price(Section):
     output: Usd = Field(0.0, description="Sampled tokens.")
 
 
+class OwnTimeouts(Section):
+    """Bounds of one upstream call; what is not given here is as the backend has it."""
+
+    connect_s: Seconds | None = Field(None, description="Opening the connection.")
+    first_byte_s: Seconds | None = Field(None, description="From the request sent to the first byte of the answer.")
+    idle_s: Seconds | None = Field(None, description="Longest silence between two bytes of an answer.")
+    total_s: Seconds | None = Field(None, description="The whole call.")
+
+    def over(self, others: Timeouts) -> Timeouts:
+        """The others, with what is given here in their place."""
+        return others.model_copy(update=self.model_dump(exclude_none=True))
+
+
+class Hedge(Section):
+    """A second replica is asked when the first is slow; the first answer is taken, the other call cancelled."""
+
+    share: float = Field(0.1, gt=0, le=1, description="Of the calls, at most so many are hedged.")
+    quantile: float = Field(0.95, ge=0.5, lt=1, description="Of the waits of calls of this size, after which one is hedged.")
+    least_s: Seconds = Field(0.05, description="Never sooner than this.")
+
+
 class Queue(Section):
     """What waits in front of a model when it has enough to do."""
 
     slots: int = Field(ge=1, le=100_000, description="Calls that run at once, over all replicas.")
     room: int = Field(64, ge=0, le=100_000, description="Calls that may wait; more get a 503 with Retry-After.")
     wait_s: Seconds = Field(30.0, description="Longest wait.")
-    weights: dict[str, float] = Field({}, description="Tenant -> share of the slots while others wait; 1 for those not named.")
+    weights: dict[str, Annotated[float, Field(gt=0)]] = Field(
+        {}, description="Tenant -> share of the slots while others wait; 1 for those not named."
+    )
 
 
 class Model(Section):
@@ -211,9 +238,18 @@ class Model(Section):
         [], description="What the model can do."
     )
     price: Price = Field(Price(), description="What its tokens cost.")
-    attempts: int = Field(3, ge=1, le=20, description="Replicas that one request may try, until the first byte of an answer.")
+    attempts: int = Field(
+        3, ge=1, le=20, description="Calls that one request may make, fallbacks and hedges included, until the first byte of an answer."
+    )
     retry_wait_s: float = Field(5.0, ge=0, le=600, description="Longest Retry-After that is waited for when all replicas gave one.")
     queue: Queue | None = Field(None, description="A bounded queue. Default: none, everything goes to the engines at once.")
+    fallbacks: list[Name] = Field(
+        [],
+        description="Models that stand in, in this order, when this one fails; for too long a prompt, the first that holds more.",
+    )
+    timeouts: OwnTimeouts = Field(OwnTimeouts(), description="Bounds of one call for this model, in place of the backend's.")
+    deadline_ms: int | None = Field(None, ge=1, description="Longest time a request may take, waits and retries included, in milliseconds.")
+    hedge: Hedge | None = Field(None, description="Ask a second replica when the first is slow. Default: never.")
 
 
 class Policy(Section):
@@ -244,7 +280,16 @@ class VirtualModel(Section):
     policy: str = Field(min_length=1, description="A name in `policies`, or `fixed` (one plan, always).")
     plans: dict[Name, PlanSpec] = Field(min_length=1, description="The ways to run a request, by name.")
     baseline: str | None = Field(None, description="The plan that is used when the policy cannot decide.")
+    timeouts: OwnTimeouts = Field(OwnTimeouts(), description="Bounds of one call for this model, in place of the real model's.")
     caps: Caps = Field(Caps(), description="The operator's bounds.")
+
+
+class Rules(Section):
+    """What may be used of the gateway; what is not given is not limited."""
+
+    rpm: int | None = Field(None, ge=1, le=10**9, description="Requests per minute.")
+    tpm: int | None = Field(None, ge=1, le=10**12, description="Tokens per minute, of prompt and answer together.")
+    concurrency: int | None = Field(None, ge=1, le=10**6, description="Requests at once; a stream counts until its end.")
 
 
 class Key(Section):
@@ -256,12 +301,98 @@ class Key(Section):
     tenant: str = Field("default", min_length=1, max_length=100, description="Whose key it is.")
     models: list[str] = Field(["*"], description="Models that it may ask for: names or patterns with * and ?.")
     priority: Literal["interactive", "batch"] = Field("interactive", description="Which of two calls that wait goes first.")
+    expires: str | None = Field(
+        None, description="When it ends: a time with its zone, 2026-12-31T12:00:00Z, or a day, at whose end in UTC. Default: never."
+    )
+    tags: dict[str, str] = Field({}, max_length=16, description="Tags that each of its decisions gets.")
+    limits: Rules = Field(Rules(), description="What it may use. Default: as `limits.key`.")
+
+    @field_validator("expires")
+    @classmethod
+    def _is_a_time(cls, text: str | None) -> str | None:
+        if text is not None:
+            moment(text)
+        return text
+
+    @property
+    def expires_at(self) -> float | None:
+        """When it ends, seconds since 1970."""
+        return None if self.expires is None else moment(self.expires)
+
+
+def moment(text: str) -> float:
+    """Seconds since 1970 of a time with its zone, or of a day's end in UTC. Raises ValueError."""
+    try:
+        if len(text) == len("2026-12-31"):
+            day = date.fromisoformat(text)
+            return (datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)).timestamp()
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is not None:
+            return time.timestamp()
+    except (ValueError, OverflowError):
+        pass
+    raise ValueError("should be a time with its zone (2026-12-31T12:00:00Z) or a day (2026-12-31)")
+
+
+class Limits(Section):
+    """What callers may use. Without it, nobody is ever refused for asking too much."""
+
+    key: Rules = Field(Rules(), description="Each key, where its own `limits` do not say otherwise.")
+    tenants: dict[str, Rules] = Field({}, description="Tenant -> what all its keys may use together.")
+    failed_keys_per_minute: int = Field(
+        60, ge=0, le=1_000_000, description="Wrong keys from one address, after which more of them get a 429; 0: any number."
+    )
+
+
+class Feedback(Section):
+    """What callers say of answers."""
+
+    per_key_per_hour: int | None = Field(
+        None, ge=1, le=10**9, description="How much feedback of one key counts; more of it gets a 429. Default: any amount."
+    )
+
+
+class Contents(Section):
+    """Prompts and answers, which are kept only on demand."""
+
+    enabled: bool = Field(False, description="Whether they are kept, in a table of their own.")
+    max_bytes: int = Field(65_536, ge=1, le=16_777_216, description="Most that is kept of one prompt, and of one answer.")
+    keep_days: float = Field(30.0, gt=0, le=36_500, description="How long, in days; not longer than the decision.")
 
 
 class Storage(Section):
     """Where decisions are kept."""
 
-    url: str = Field("", repr=False, description="SQLAlchemy URL, such as sqlite:///decisions.db. Empty: nowhere.")
+    url: str = Field(
+        "", repr=False, description="sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE (extra `postgres`). Empty: nowhere."
+    )
+    keep_days: float | None = Field(None, gt=0, le=36_500, description="How long decisions are kept, in days. Default: for ever.")
+    contents: Contents = Field(Contents(), description="Prompts and answers, which are kept only on demand.")
+    keys_grace_s: float = Field(
+        3_600.0, ge=0, le=10**8, description="How long keys of the database go on when it cannot be asked; those of this file always do."
+    )
+
+
+class Metrics(Section):
+    """GET /metrics: Prometheus' text format."""
+
+    enabled: bool = Field(True, description="Whether requests are counted, and the numbers shown.")
+    public: bool = Field(False, description="Whether anybody may read them. Default: keys with the scope `metrics` or `admin`.")
+
+
+class Logs(Section):
+    """What goes to stderr."""
+
+    format: Literal["text", "json"] = Field("text", description="Lines for people, or one JSON object per line.")
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least that is told; `--log-level` wins.")
+    access: bool = Field(False, description="One line, of level info, for each request that has ended.")
+
+
+class Telemetry(Section):
+    """What can be seen of the gateway."""
+
+    metrics: Metrics = Field(Metrics(), description="Numbers for Prometheus.")
+    logs: Logs = Field(Logs(), description="What goes to stderr.")
 
 
 class Config(Section):
@@ -274,4 +405,7 @@ class Config(Section):
     policies: dict[Name, Policy] = Field({}, description="Routing policies, by name.")
     virtual_models: dict[Name, VirtualModel] = Field({}, description="Names that a policy answers for.")
     keys: list[Key] = Field([], description="Who may call.")
+    limits: Limits = Field(Limits(), description="What callers may use.")
+    feedback: Feedback = Field(Feedback(), description="What callers say of answers.")
     storage: Storage = Field(Storage(), description="Where decisions are kept.")
+    telemetry: Telemetry = Field(Telemetry(), description="What can be seen of the gateway.")

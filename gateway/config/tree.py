@@ -21,7 +21,7 @@ MAX_BYTES = 1_000_000
 MAX_NODES = 100_000
 MAX_DEPTH = 64
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STR_TAGS = ("!", "tag:yaml.org,2002:str")
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
@@ -99,7 +99,7 @@ def compose(text: str) -> tuple[Node, list[Problem]]:
         raise MalformedError(Problem(1, 1, "", f"the file is larger than {MAX_BYTES} bytes"))
     builder = _Builder()
     try:
-        for event in yaml.parse(text, Loader=_LOADER):
+        for event in yaml.parse(text, Loader=LOADER):
             builder.take(event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark

@@ -104,24 +104,26 @@ class Admission:
         if batch_every < 2:
             raise ValueError("batch_every must be 2 or more")
         self._now = now
-        self._wait_s = wait_s
         self._batch_every = batch_every
         self._classes: dict[Priority, _Class] = {
-            "interactive": _Class(FairQueue(weights or {})),
-            "batch": _Class(FairQueue(weights or {})),
+            "interactive": _Class(FairQueue({})),
+            "batch": _Class(FairQueue({})),
         }
         self._passed_over = 0  # slots given to interactive calls in a row while batch waits
         self._running = 0
         self._since = 0.0  # the sum of the times at which those that run began
         self._held_s: float | None = None
-        self.resize(slots=slots, room=room)
+        self.resize(slots=slots, room=room, wait_s=wait_s, weights=weights or {})
 
-    def resize(self, *, slots: int, room: int) -> None:
-        """Other bounds from now on; calls that run or wait stay. Raises ValueError for less than 1 slot or 0 room."""
+    def resize(self, *, slots: int, room: int, wait_s: float, weights: Mapping[str, float]) -> None:
+        """Other bounds from now on; calls that run or wait stay. Raises ValueError for less than 1 slot or 0 room, or a weight of 0."""
         if slots < 1 or room < 0:
             raise ValueError("an admission needs slots >= 1 and room >= 0")
+        for each in self._classes.values():
+            each.queue.reweigh(weights)
         self._slots = slots
         self._room = room
+        self._wait_s = wait_s
         batch = max(1, room // self._batch_every) if room > 1 else 0
         self._classes["batch"].places = batch
         self._classes["interactive"].places = room - batch

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import re
 import time
+from typing import Any
 
 import msgspec
+import orjson
 
 from gateway.engines.openai import error_message
 from gateway.pool.backend import Backend
 from gateway.pool.breaker import Fault, fault_of
 from gateway.pool.transport import Broken, ConnectFailed, TimedOut, Transport, TransportError, Upstream
-from gateway.serving.call import Answer, Call, Receipt
+from gateway.serving.begun import Begun
+from gateway.serving.call import Call, Receipt, UpstreamCall
 from gateway.serving.errand import Errand
 from gateway.serving.exchange import Exchange
 from gateway.serving.patience import DeadlinePassed, Patience
 from gateway.serving.retry import Failure
 from gateway.serving.state import RealModel
-from gateway.serving.streams import SSE_HEADERS, EventStream, RawStream, Settle
+from gateway.serving.streams import SSE_HEADERS, EventStream, RawStream
 from gateway.wire import headers as wire_headers
 from gateway.wire.encoding import inflater
 from gateway.wire.errors import JSON, NO_RETRY, ApiError, Header, envelope
@@ -31,56 +34,52 @@ _OURS_IN_SSE = frozenset(name for name, _ in SSE_HEADERS)
 _TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
 
-class Way(msgspec.Struct, frozen=True):
-    """What an errand is run with."""
+async def attempt(
+    transport: Transport, patience: Patience, backend: Backend, model: RealModel, errand: Errand, receipt: Receipt
+) -> Begun | Failure:
+    """Sends the request once. Raises ApiError for what no other replica could change; nothing is left open unless a stream is returned.
 
-    transport: Transport
-    patience: Patience
-    settle: Settle
-
-
-async def attempt(way: Way, backend: Backend, model: RealModel, errand: Errand, receipt: Receipt) -> Answer | Failure:
-    """Sends the request once. Raises ApiError for what no other replica could change; nothing is left open unless a stream is returned."""
+    Of the receipt only `attempts` and `calls` change: what comes of an attempt is not yet what comes of the request.
+    """
     if not errand.openai and backend.adapter.is_forbidden(errand.call.path):
         raise ApiError(404, "caller_not_found", "There is no such endpoint.")
     if errand.form is None and errand.body and backend.adapter.capabilities.keys_in_any_case:
         refuse_keys_in_another_case(errand.body)
-    receipt.backend = backend.name
-    receipt.outcome = None  # what the attempt before came to is not what this one does
-    patience = way.patience
-    patience.bound(patience.now() + backend.timeouts.total_s)
+    limits = model.limits[backend.name]
     name = backend.models[model.public]
     body, target = errand.body_for(name), errand.target_for(name)
-    first_s = backend.timeouts.first_byte_s if errand.idle_s is None else min(errand.idle_s, backend.timeouts.first_byte_s)
-    sent = time.perf_counter() - receipt.waited
-    answer: Answer | Failure | None = None
-    exchange = Exchange(backend, patience)
+    first_s = limits.first_byte_s if errand.idle_s is None else min(errand.idle_s, limits.first_byte_s)
+    call = UpstreamCall(backend.name, model.public, time.perf_counter(), rates=model.rates)
+    receipt.calls.append(call)
+    begun: Begun | Failure | None = None
+    exchange = Exchange(backend, call, limits, patience, errand.idle_s)
     try:
         with patience.within(first_s):
-            upstream = await _send(way.transport, backend, errand.call, target, body, receipt)
+            upstream = await _send(transport, backend, errand.call, target, body, limits.connect_s, receipt)
         backend.answered = True
-        answer = await _answer(upstream, exchange, errand, receipt, way.settle, sent, first_s)
-        if isinstance(answer, Answer) and answer.status in (400, 422) and errand.ask_usage and _usage_refused(backend, answer):
+        begun = await _answer(upstream, exchange, errand, first_s)
+        if errand.ask_usage and isinstance(begun, Begun) and begun.status in (400, 422) and _usage_refused(backend, begun):
             exchange.close()
-            answer = await attempt(way, backend, model, msgspec.structs.replace(errand, ask_usage=False), receipt)
-        return answer
+            begun = await attempt(transport, patience, backend, model, msgspec.structs.replace(errand, ask_usage=False), receipt)
+        return begun
     except TransportError as error:
-        receipt.waited = time.perf_counter() - sent
-        receipt.outcome = "backend_error"
+        call.first = time.perf_counter()
+        call.outcome = "backend_error"
         fault: Fault = "timeout" if isinstance(error, TimedOut) else "connect" if isinstance(error, ConnectFailed) else "reset"
         exchange.failed(fault)
         # What is not known to be harmless twice is only tried elsewhere when nothing of it was sent.
-        return Failure(_failed(error), fault, elsewhere=errand.openai or fault == "connect")
+        return Failure(_failed(error), elsewhere=errand.openai or fault == "connect")
     except DeadlinePassed:
-        receipt.waited = time.perf_counter() - sent
-        receipt.outcome = "gateway_error"
+        call.first = time.perf_counter()
         raise ApiError(504, "gateway_deadline", "The request's deadline passed.", headers=(NO_RETRY,)) from None
     finally:
-        if not isinstance(answer, Answer) or answer.stream is None:
+        if not isinstance(begun, Begun) or begun.stream is None:
             exchange.close()
 
 
-async def _send(transport: Transport, backend: Backend, call: Call, target: str, body: bytes, receipt: Receipt) -> Upstream:
+async def _send(
+    transport: Transport, backend: Backend, call: Call, target: str, body: bytes, connect_s: float, receipt: Receipt
+) -> Upstream:
     headers = wire_headers.forwarded(call.headers, backend.forward)
     headers += ((b"x-request-id", receipt.decision_id.encode()), (b"accept-encoding", b"identity"))
     if backend.authorization is not None:
@@ -88,28 +87,29 @@ async def _send(transport: Transport, backend: Backend, call: Call, target: str,
     url = backend.url + target
     receipt.attempts += 1
     try:
-        return await transport.send(call.method, url, headers, body, backend.timeouts.connect_s)
+        return await transport.send(call.method, url, headers, body, connect_s)
     except Broken as error:
         if not error.untouched:
             raise
     # A kept-alive connection that the backend closed just as it was used: nothing was answered, so once more on a fresh one.
     receipt.attempts += 1
-    return await transport.send(call.method, url, headers, body, backend.timeouts.connect_s, fresh=True)
+    return await transport.send(call.method, url, headers, body, connect_s, fresh=True)
 
 
-async def _answer(
-    upstream: Upstream, exchange: Exchange, errand: Errand, receipt: Receipt, settle: Settle, sent: float, first_s: float
-) -> Answer | Failure:
+async def _answer(upstream: Upstream, exchange: Exchange, errand: Errand, first_s: float) -> Begun | Failure:
+    call = exchange.call
     coding = wire_headers.first(upstream.headers, b"content-encoding")
     inflate = inflater(coding)
-    exchange.opened(upstream, inflate, errand.idle_s)
-    status = receipt.status = upstream.status
-    receipt.waited = time.perf_counter() - sent
+    exchange.opened(upstream, inflate)
+    status = call.status = upstream.status
+    call.first = time.perf_counter()
     if status in (401, 403):
-        return _bad(receipt, ApiError(502, "backend_auth", "The backend refused the gateway's key.", headers=(NO_RETRY,)), None)
+        if exchange.backend.authorization is not None:  # else it may be the caller's own key that goes on
+            exchange.failed("status")
+        return _bad(call, ApiError(502, "backend_auth", "The backend refused the gateway's key.", headers=(NO_RETRY,)))
     if not (200 <= status < 300 or 400 <= status < 600):
         exchange.failed("status")
-        return _bad(receipt, ApiError(502, "backend_bad_answer", f"The backend answered with status {status}."), "status")
+        return _bad(call, ApiError(502, "backend_bad_answer", f"The backend answered with status {status}."))
     headers = wire_headers.answered(upstream.headers)
     # A coding that cannot be undone here goes on as it is, unread.
     opaque = coding is not None and inflate is None and coding != b"identity"
@@ -117,63 +117,67 @@ async def _answer(
         headers.append((b"content-encoding", coding))
     kind = (wire_headers.first(upstream.headers, b"content-type") or b"").split(b";")[0].strip().lower()
     if status < 300 and kind == b"text/event-stream" and not opaque:
-        events = StreamRelay(strip_usage=errand.ask_usage, needs_done=errand.openai)
-        stream = EventStream(exchange, events, receipt, settle)
+        stream = EventStream(exchange, StreamRelay(strip_usage=errand.ask_usage, needs_done=errand.openai), errand.prompt_bytes)
         await stream.begin(first_s)
         exchange.began_well()
-        receipt.waited = time.perf_counter() - sent
-        receipt.outcome = "ok"
+        call.first = time.perf_counter()
         headers = [header for header in headers if header[0] not in _OURS_IN_SSE]
         headers += SSE_HEADERS
-        headers += receipt.headers(stream=True)
-        return Answer(status, headers, stream=stream)
+        return Begun(call, status, headers, stream=stream)
     data, whole = await _held(exchange)
-    receipt.waited = time.perf_counter() - sent
+    call.first = time.perf_counter()
     if not whole:
         exchange.went_well()
-        receipt.outcome = "ok"
-        headers += receipt.headers(stream=True)
-        return Answer(status, headers, stream=RawStream(data, exchange, receipt, settle))
+        return Begun(call, status, headers, stream=RawStream(exchange, data))
     if opaque:
-        receipt.outcome = "ok" if status < 400 else "backend_error"
+        call.outcome = "ok" if status < 400 else "backend_error"
     elif status >= 400:
-        return _refusal(exchange, status, data, headers, upstream, errand, receipt)
+        return _refusal(exchange, status, data, headers, upstream, errand)
     else:
-        refused = _read_answer(data, kind, errand, receipt)
+        refused = _read_answer(data, kind, errand, call)
         if refused is not None:
             exchange.failed("status")
-            told = refused if isinstance(refused, ApiError) else Answer(502, headers + receipt.headers(stream=False), data)
-            return Failure(told, "status", elsewhere=errand.openai)
+            return Failure(refused if isinstance(refused, ApiError) else Begun(call, 502, headers, data), elsewhere=errand.openai)
     exchange.went_well()
-    headers += receipt.headers(stream=False)
-    return Answer(status, headers, data)
+    return Begun(call, status, headers, data)
 
 
-def _bad(receipt: Receipt, error: ApiError, fault: Fault | None) -> Failure:
-    receipt.outcome = "backend_error"
-    return Failure(error, fault, elsewhere=True)
+def _bad(call: UpstreamCall, error: ApiError) -> Failure:
+    call.outcome = "backend_error"
+    return Failure(error, elsewhere=True)
 
 
-def _refusal(
-    exchange: Exchange, status: int, data: bytes, headers: list[Header], upstream: Upstream, errand: Errand, receipt: Receipt
-) -> Answer | Failure:
+def _refusal(exchange: Exchange, status: int, data: bytes, headers: list[Header], upstream: Upstream, errand: Errand) -> Begun | Failure:
     """A backend's own error: for the caller, if it is about what the caller sent; else another replica may do better."""
-    adapter = exchange.backend.adapter
+    adapter, call = exchange.backend.adapter, exchange.call
     error = json_object(data)
     if error is not None and status >= 500 and adapter.is_caller_fault(status, error):
+        call.outcome = "caller_error"
         raise ApiError(400, "caller_invalid_value", error_message(error))
-    receipt.outcome = "caller_error" if status < 500 and status not in (408, 429) else "backend_error"
+    call.outcome = "caller_error" if status < 500 and status not in (408, 429) else "backend_error"
     if error is None:
         data, headers = _enveloped(status, data), [h for h in headers if h[0] != b"content-type"] + [JSON]
-    answer = Answer(status, headers + receipt.headers(stream=False), data)
+    elif adapter.is_context_overflow(status, error):
+        return Begun(call, status, headers, _coded(data, error), overflow=True)
+    told = Begun(call, status, headers, data)
     fault = fault_of(status)
     if fault is not None:
         asked_s = wire_headers.retry_after_s(upstream.headers)
         exchange.failed(fault, asked_s)
-        return Failure(answer, fault, elsewhere=errand.openai or status in (429, 503), retry_after_s=asked_s)
+        return Failure(told, elsewhere=errand.openai or status in (429, 503), retry_after_s=asked_s)
     if error is not None and adapter.is_unknown_model(status, error):
-        return Failure(answer, None, elsewhere=True)
-    return answer
+        return Failure(told, elsewhere=True)
+    return told
+
+
+def _coded(data: bytes, answer: dict[str, Any]) -> bytes:
+    """A context overflow with the code that clients look for, where the engine gives none."""
+    error = answer.get("error")
+    inner = error if isinstance(error, dict) else answer
+    if inner.get("code") is not None:
+        return data
+    inner["code"] = "context_length_exceeded"
+    return orjson.dumps(answer)
 
 
 def _enveloped(status: int, data: bytes) -> bytes:
@@ -197,26 +201,26 @@ async def _held(exchange: Exchange) -> tuple[bytes, bool]:
     return parts[0] if len(parts) == 1 else b"".join(parts), True
 
 
-def _usage_refused(backend: Backend, answer: Answer) -> bool:
+def _usage_refused(backend: Backend, answer: Begun) -> bool:
     """Whether the backend takes everything but the option that the caller never asked for."""
     return backend.adapter.rejects_include_usage(answer.status, json_object(answer.body) or {})
 
 
-def _read_answer(data: bytes, kind: bytes, errand: Errand, receipt: Receipt) -> ApiError | bool | None:
+def _read_answer(data: bytes, kind: bytes, errand: Errand, call: UpstreamCall) -> ApiError | bool | None:
     """Reads usage of an answer with status 2xx. None: it is good. Else it is none: True when its body says so itself."""
-    receipt.outcome = "ok"
+    call.outcome = "ok"
     if not errand.openai and kind != b"application/json":
         return None
     answer = read_answer(data)
+    if answer is not None:
+        call.usage = answer.usage
     if not errand.openai:
-        receipt.usage = answer.usage if answer is not None else None
         return None
     if answer is None:
-        receipt.outcome = "backend_error"
+        call.outcome = "backend_error"
         return ApiError(502, "backend_bad_answer", "The backend's answer is not a JSON object.")
-    receipt.usage = answer.usage
     if answer.is_error:
-        receipt.outcome = "backend_error"
+        call.outcome = "backend_error"
         return True
     return None
 

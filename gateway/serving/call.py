@@ -9,6 +9,8 @@ from typing import Literal, Protocol
 import msgspec
 
 from gateway.access.keys import Principal
+from gateway.access.limits import Permit
+from gateway.pool.breaker import Fault
 from gateway.serving.admission import Slot
 from gateway.wire.errors import ApiError, Header
 from gateway.wire.usage import Rates, Usage
@@ -17,21 +19,72 @@ Outcome = Literal["ok", "caller_error", "backend_error", "client_closed", "gatew
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A request's head. Header names are in lower case; `received` is time.perf_counter()."""
+    """A request's head. Header names are in lower case; `received` is time.perf_counter(). peer: address and port of who called."""
 
     method: str
     path: str
     query: bytes
     headers: Sequence[Header]
     received: float
+    peer: tuple[str, int] | None = None
 
     def __repr__(self) -> str:
         """Without headers and query: they may hold keys."""
         return f"Call({self.method} {self.path})"
 
 
+Purpose = Literal["served", "candidate", "judge", "scorer", "shadow"]
+Came = Literal["ok", "caller_error", "backend_error", "cancelled"]
+
+
+class UpstreamCall(msgspec.Struct):
+    """One request to one backend, and what came of it. Times are time.perf_counter().
+
+    model: its public name. first: when the answer was at hand, its first event if it is a stream. outcome: None while it runs; `cancelled`:
+    nobody wanted it any more. fault: what the breaker was told. estimated: `usage` was counted here, for the backend never told. rates: of
+    the model.
+    """
+
+    backend: str
+    model: str
+    started: float
+    purpose: Purpose = "served"
+    first: float | None = None
+    ended: float | None = None
+    status: int = 0
+    outcome: Came | None = None
+    fault: Fault | None = None
+    usage: Usage | None = None
+    estimated: bool = False
+    rates: Rates = Rates()
+
+
+class Words(msgspec.Struct):
+    """What was said, kept only where the operator wants it: the prompt as it came, and the bytes of the answer.
+
+    most: bytes of each. Both may be one byte longer, which tells that there was more.
+    """
+
+    most: int
+    prompt: bytes
+    answer: bytearray | None = None
+
+    def hear(self, data: bytes) -> None:
+        """More of the answer."""
+        if self.answer is None:
+            self.answer = bytearray()
+        if len(self.answer) <= self.most:
+            self.answer += data[: self.most + 1 - len(self.answer)]
+
+
 class Receipt(msgspec.Struct):
-    """What is known of a request so far; owned by that request alone."""
+    """What is known of a request so far; owned by that request alone.
+
+    call: the request's head. code: of the error that the gateway answered with. plan: which a virtual model's policy drew; explored: it was
+    not the one that the policy likes best; probabilities: of all its plans, in order. session: the caller's own, as it came. tags: the
+    caller's, and over them its key's. learn: whether policies may learn from it. dry_run: nothing is called, and nothing kept or counted.
+    permit: what it has of its caller's limits; None: there are none.
+    """
 
     request_id: str
     decision_id: str
@@ -42,9 +95,13 @@ class Receipt(msgspec.Struct):
     served_model: str | None = None
     backend: str | None = None
     policy: str = "none"
+    plan: str | None = None
     strategy: str = "single"
     propensity: float = 1.0
+    explored: bool = False
+    probabilities: tuple[float, ...] = (1.0,)
     attempts: int = 0
+    calls: list[UpstreamCall] = []
     clipped: list[str] = []
     rates: Rates = Rates()
     usage: Usage | None = None
@@ -54,6 +111,14 @@ class Receipt(msgspec.Struct):
     overhead: float | None = None
     events: int = 0
     slot: Slot | None = None
+    permit: Permit | None = None
+    call: Call | None = None
+    code: str | None = None
+    session: str | None = None
+    tags: dict[str, str] | None = None
+    words: Words | None = None
+    learn: bool = True
+    dry_run: bool = False
 
     def headers(self, *, stream: bool) -> list[Header]:
         """The headers of every answer, errors too. Notes the overhead, seconds, that they tell of."""
@@ -72,6 +137,8 @@ class Receipt(msgspec.Struct):
             out.append((b"x-trilemma-cost", b"%.10g" % self.cost))
         if self.clipped:
             out.append((b"x-trilemma-clipped", ",".join(self.clipped).encode()))
+        if self.permit is not None:
+            out += self.permit.headers()
         return out
 
     @property

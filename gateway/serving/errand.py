@@ -17,7 +17,9 @@ class Errand(msgspec.Struct, frozen=True):
     """What is asked of a backend.
 
     fields: what was read of the body. form: where a form's `model` stands. ask_usage: ask for the usage chunk, and strip it. openai: the
-    path speaks OpenAI's completion formats (JSON answers, streams that end with `[DONE]`). idle_s: the longest silence the caller bears.
+    path speaks OpenAI's completion formats (JSON answers, streams that end with `[DONE]`). may_stand_in: another model's answer would do,
+    for what is asked for is text; vectors and scores of another model would silently spoil what the caller has of this one. idle_s: the
+    longest silence the caller bears.
     """
 
     call: Call
@@ -26,6 +28,7 @@ class Errand(msgspec.Struct, frozen=True):
     form: tuple[int, int] | None
     ask_usage: bool
     openai: bool
+    may_stand_in: bool
     idle_s: float | None
     session: str | None = None
 
@@ -33,6 +36,16 @@ class Errand(msgspec.Struct, frozen=True):
     def prompt(self) -> memoryview:
         """What the engine sees first, as it came."""
         return memoryview(self.fields.messages) or memoryview(self.fields.prompt)
+
+    @property
+    def prompt_bytes(self) -> int | None:
+        """How much text the engine has to read, about; None when it is not text that it answers with."""
+        return (len(self.prompt) or len(self.body)) if self.may_stand_in else None
+
+    @property
+    def salt(self) -> bytes:
+        """What keeps equal prompts apart in an engine's cache."""
+        return bytes(self.fields.cache_salt)
 
     def body_for(self, backend_model: str) -> bytes:
         """The body as it goes to a backend that knows the model by that name."""

@@ -44,9 +44,6 @@ class FairQueue(Generic[T]):
     """weights: tenant -> share, above 0; 1 for others. Raises ValueError for a weight that is not."""
 
     def __init__(self, weights: Mapping[str, float]) -> None:
-        if not all(0 < weight < float("inf") for weight in weights.values()):
-            raise ValueError("a tenant's weight must be a number above 0")
-        self._weights = weights
         self._lines: dict[str, _Line[T]] = {}
         self._starts: list[tuple[float, int, str]] = []
         self._lengths: list[tuple[float, int, str]] = []
@@ -54,6 +51,17 @@ class FairQueue(Generic[T]):
         self._virtual = 0.0
         self._items = 0
         self._tidy_at = 64
+        self.reweigh(weights)
+
+    def reweigh(self, weights: Mapping[str, float]) -> None:
+        """Other weights from now on; who waits keeps the place it has. Raises ValueError for a weight that is not above 0."""
+        if not all(0 < weight < float("inf") for weight in weights.values()):
+            raise ValueError("a tenant's weight must be a number above 0")
+        self._weights = weights
+        for name, line in self._lines.items():
+            line.weight = weights.get(name, 1.0)
+        self._lengths = [(-each.noted / each.weight, next(self._numbers), name) for name, each in self._lines.items() if each.noted]
+        heapq.heapify(self._lengths)
 
     def __len__(self) -> int:
         return self._items

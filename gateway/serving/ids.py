@@ -7,11 +7,15 @@ replica with the same secret can tell a genuine id before its row is stored.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import random
 import re
 import secrets
 import time
 from collections.abc import Callable
+
+FORM = re.compile(r"[0-9a-f]{32}-[0-9a-f]{12}\Z")
+"""A decision id."""
 
 _SANE = re.compile(rb"[A-Za-z0-9._:-]{1,128}\Z")
 
@@ -29,8 +33,19 @@ class DecisionIds:
         bits = self._bits(74)
         millis = self._clock() // 1_000_000 & (2**48 - 1)
         uuid = f"{millis << 80 | 0x7 << 76 | (bits >> 62) << 64 | 0b10 << 62 | bits & (2**62 - 1):032x}"
-        tag = hashlib.blake2b(f"{uuid}{tenant}".encode(), digest_size=6, key=self._key).hexdigest()
-        return f"{uuid}-{tag}"
+        return f"{uuid}-{self._tag(uuid, tenant)}"
+
+    def is_genuine(self, decision_id: str, tenant: str) -> bool:
+        """Whether it was minted for the tenant, here or by whoever has the same secret."""
+        return FORM.match(decision_id) is not None and hmac.compare_digest(decision_id[33:], self._tag(decision_id[:32], tenant))
+
+    def _tag(self, uuid: str, tenant: str) -> str:
+        return hashlib.blake2b(f"{uuid}{tenant}".encode(), digest_size=6, key=self._key).hexdigest()
+
+
+def minted_at(decision_id: str) -> float:
+    """When the request came that has this id; seconds since 1970."""
+    return int(decision_id[:12], 16) / 1e3
 
 
 def request_id(wished: bytes | None, decision_id: str) -> str:

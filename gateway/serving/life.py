@@ -10,29 +10,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
 
+from gateway.access.failures import FailedKeys
 from gateway.access.keys import authenticated, require
+from gateway.access.limit import Need
+from gateway.access.limits import Limits, Permit
 from gateway.pool.transport import Transport
-from gateway.serving.admission import Admission, NotAdmitted
-from gateway.serving.attempt import Way
-from gateway.serving.call import Answer, Call, Receipt
+from gateway.serving.call import Answer, Call, Receipt, Words
+from gateway.serving.dry_run import told
 from gateway.serving.errand import Errand
 from gateway.serving.heartbeat import beating
 from gateway.serving.idempotency import Idempotency
 from gateway.serving.ids import DecisionIds, request_id
+from gateway.serving.needs import need_of, spent
 from gateway.serving.options import Options, options
-from gateway.serving.patience import DeadlinePassed, Patience
+from gateway.serving.patience import Patience
 from gateway.serving.reading import fields_of
-from gateway.serving.relay import relay
+from gateway.serving.relay import Way, relay
 from gateway.serving.state import RealModel, State, VirtualModel
 from gateway.wire import headers as wire_headers
-from gateway.wire.errors import JSON, NO_RETRY, ApiError, model_not_found, retry_after
+from gateway.wire.errors import JSON, ApiError, model_not_found, retry_after
 from gateway.wire.request import Fields
 from policies.draw import draw
 
@@ -65,13 +67,18 @@ class Gateway:
     settled: Callable[[Receipt], None]
     draining: bool = False
     idempotency: Idempotency = field(default_factory=Idempotency)
+    limits: Limits = field(default_factory=Limits)
+    failed_keys: FailedKeys = field(default_factory=FailedKeys)
     random: Random = field(default_factory=Random)
 
     def settle(self, receipt: Receipt) -> None:
         """A request has ended: its place in the queue is free, and its receipt goes where receipts go."""
         if receipt.slot is not None:
             receipt.slot.release()
-        self.settled(receipt)
+        if receipt.permit is not None:
+            receipt.permit.close(spent(receipt))
+        if not receipt.dry_run:
+            self.settled(receipt)
 
 
 def open_receipt(gateway: Gateway, call: Call) -> Receipt:
@@ -79,12 +86,15 @@ def open_receipt(gateway: Gateway, call: Call) -> Receipt:
     principal = authenticated(gateway.state.keys, call.headers)
     decision_id = gateway.ids.mint(principal.tenant if principal is not None else "")
     wished = wire_headers.first(call.headers, b"x-request-id")
-    return Receipt(request_id(wished, decision_id), decision_id, call.received, principal, gateway.state.hash)
+    return Receipt(request_id(wished, decision_id), decision_id, call.received, principal, gateway.state.hash, call=call)
 
 
 def admit(gateway: Gateway, call: Call, receipt: Receipt) -> None:
     """Lets the caller in, or raises ApiError."""
-    require(receipt.principal, "inference", call.headers)
+    if receipt.principal is None and call.peer is not None:
+        gateway.failed_keys.count(call.peer[0], call.headers, gateway.state.config.limits.failed_keys_per_minute)
+    principal = require(receipt.principal, "inference", call.headers)
+    receipt.permit = gateway.limits.permit(principal)
     if gateway.draining:
         raise draining()
     if call.path in _OPENAI:
@@ -107,7 +117,7 @@ def _may_be_relayed(call: Call) -> bool:
 async def serve(gateway: Gateway, call: Call, receipt: Receipt, body: bytes) -> Answer:
     """Serves an admitted call. Raises ApiError; cancelling it closes all it opened."""
     key = wire_headers.first(call.headers, b"idempotency-key")
-    if key is None or receipt.principal is None:
+    if key is None or receipt.principal is None or receipt.dry_run:
         return await _run(gateway, call, receipt, body)
     ran = False
 
@@ -135,6 +145,10 @@ async def _run(gateway: Gateway, call: Call, receipt: Receipt, body: bytes) -> A
     state = gateway.state
     receipt.config_hash = state.hash
     fields, form = fields_of(call, body, state.config.server.max_n, openai=call.path in _OPENAI)
+    if receipt.permit is not None:
+        need = need_of(body if form is None else b"", fields, answers=call.path in _STREAMING)
+        if not receipt.permit.take(need):
+            await _drawn(gateway, receipt, receipt.permit, need)
     work = _execute(gateway, state, call, receipt, body, fields, form)
     beat_s = state.config.server.heartbeat_s
     if not (beat_s and fields.stream and call.path in _STREAMING):
@@ -142,17 +156,38 @@ async def _run(gateway: Gateway, call: Call, receipt: Receipt, body: bytes) -> A
     return await beating(answered(gateway, receipt, work), beat_s, receipt)
 
 
+async def _drawn(gateway: Gateway, receipt: Receipt, permit: Permit, need: Need) -> None:
+    """Waits until the request has what it needs of limits that several processes share. Raises ApiError 429."""
+    begun = time.perf_counter()
+    try:
+        await permit.drawn(need)
+    except asyncio.CancelledError:
+        receipt.outcome = "gateway_error" if gateway.draining else "client_closed"
+        gateway.settle(receipt)
+        raise
+    finally:
+        receipt.waited += time.perf_counter() - begun
+
+
 async def _execute(
     gateway: Gateway, state: State, call: Call, receipt: Receipt, body: bytes, fields: Fields, form: tuple[int, int] | None
 ) -> Answer:
     asked = options(bytes(fields.trilemma), call.headers)
+    receipt.session, receipt.tags, receipt.learn = asked.session_id, asked.tags, asked.learn is not False
+    receipt.dry_run = receipt.dry_run or asked.dry_run is True
+    if receipt.principal is not None and receipt.principal.tags is not None:
+        receipt.tags = {**(asked.tags or {}), **receipt.principal.tags}
     patience = Patience()
     model = _choose(state, receipt, fields.model or "", asked, patience)
+    if receipt.dry_run:
+        gateway.settle(receipt)
+        return told(state, receipt)
     errand = _errand(call, body, fields, form, asked, patience)
+    kept = state.config.storage.contents
+    if kept.enabled:
+        receipt.words = Words(kept.max_bytes, bytes(errand.prompt[: kept.max_bytes + 1]))
     try:
-        if model.admission is not None:
-            await _wait_for_turn(model.admission, receipt, patience)
-        answer = await relay(Way(gateway.transport, patience, gateway.settle), gateway.random, model, errand, receipt)
+        answer = await relay(Way(gateway.transport, patience, gateway.settle, gateway.random), model, errand, receipt)
     except asyncio.CancelledError:
         receipt.outcome = "gateway_error" if gateway.draining else "client_closed"
         gateway.settle(receipt)
@@ -160,21 +195,6 @@ async def _execute(
     if answer.stream is None:
         gateway.settle(receipt)
     return answer
-
-
-async def _wait_for_turn(admission: Admission, receipt: Receipt, patience: Patience) -> None:
-    """Takes a place in the model's queue. Raises ApiError 503 with the time after which there likely is one, 504 past the deadline."""
-    assert receipt.principal is not None, "an admitted call has its caller"
-    begun = time.perf_counter()
-    try:
-        with patience.within(math.inf):
-            receipt.slot = await admission.enter(receipt.principal.tenant, receipt.principal.priority)
-    except NotAdmitted as refused:
-        raise ApiError(503, "gateway_overloaded", str(refused), headers=retry_after(refused.retry_after_s)) from None
-    except DeadlinePassed:
-        raise ApiError(504, "gateway_deadline", "The request's deadline passed.", headers=(NO_RETRY,)) from None
-    finally:
-        receipt.waited += time.perf_counter() - begun
 
 
 async def answered(gateway: Gateway, receipt: Receipt, work: Awaitable[Answer]) -> Answer:
@@ -189,7 +209,7 @@ async def answered(gateway: Gateway, receipt: Receipt, work: Awaitable[Answer]) 
 
 def refuse(gateway: Gateway, receipt: Receipt, error: ApiError) -> Answer:
     """An error as an answer, with the headers that every answer has."""
-    receipt.status = error.status
+    receipt.status, receipt.code = error.status, error.code
     if receipt.outcome in (None, "ok"):
         if error.status < 500:
             receipt.outcome = "caller_error"
@@ -212,10 +232,16 @@ def draining() -> ApiError:
 
 
 def crashed(gateway: Gateway, receipt: Receipt, error: Exception) -> Answer:
-    """A fault of our own: the traceback goes to the log under the request id, the caller gets no more than that id."""
-    log.error("request %s failed", receipt.request_id, exc_info=error)
+    """A fault of our own as an answer."""
+    return refuse(gateway, receipt, fault(receipt, error))
+
+
+def fault(receipt: Receipt, error: Exception) -> ApiError:
+    """What a caller is told of a fault of our own: no more than an id, under which the log has the traceback."""
+    ids = {"request_id": receipt.request_id, "decision_id": receipt.decision_id}
+    log.error("request %s failed", receipt.request_id, exc_info=error, extra=ids)
     message = f"The gateway failed; its log has the details under {receipt.request_id}."
-    return refuse(gateway, receipt, ApiError(500, "gateway_internal", message))
+    return ApiError(500, "gateway_internal", message)
 
 
 def _choose(state: State, receipt: Receipt, name: str, asked: Options, patience: Patience) -> RealModel:
@@ -230,28 +256,26 @@ def _choose(state: State, receipt: Receipt, name: str, asked: Options, patience:
     if asked.strategy not in (None, "single"):
         raise ApiError(400, "caller_invalid_value", "There is no such strategy.", param="trilemma.strategy")
     wished_ms = asked.deadline_ms
-    if isinstance(route, RealModel):
-        if asked.policy is not None:
-            raise ApiError(400, "caller_invalid_value", "A real model has no policy.", param="trilemma.policy")
-        if wished_ms is not None:
-            patience.bound(patience.now() + wished_ms / 1e3)
-        return route
-    cap_ms = route.deadline_ms
+    if isinstance(route, RealModel) and asked.policy is not None:
+        raise ApiError(400, "caller_invalid_value", "A real model has no policy.", param="trilemma.policy")
+    model = route if isinstance(route, RealModel) else _decide(state, route, receipt, asked)
+    cap_ms = model.deadline_ms if route.deadline_ms is None else route.deadline_ms
     if cap_ms is not None and (wished_ms is None or wished_ms > cap_ms):
         if wished_ms is not None:
             receipt.clipped.append("deadline_ms")
         wished_ms = cap_ms
     if wished_ms is not None:
         patience.bound(patience.now() + wished_ms / 1e3)
-    return _decide(state, route, receipt, asked)
+    return model
 
 
 def _decide(state: State, route: VirtualModel, receipt: Receipt, asked: Options) -> RealModel:
     policy = route.policy if asked.policy is None else state.policy_for(route, asked.policy)
     decision = draw(policy.propensities(route.plans), policy.floor, receipt.decision_id, policy.seed)
     receipt.policy = policy.name
-    receipt.strategy = route.plans[decision.chosen].strategy
-    receipt.propensity = decision.propensity
+    plan = route.plans[decision.chosen]
+    receipt.plan, receipt.strategy = plan.name, plan.strategy
+    receipt.propensity, receipt.explored, receipt.probabilities = decision.propensity, decision.explored, decision.probabilities
     return route.models[decision.chosen]
 
 
@@ -271,6 +295,7 @@ def _errand(call: Call, body: bytes, fields: Fields, form: tuple[int, int] | Non
         form=form,
         ask_usage=ask_usage,
         openai=call.path in _OPENAI,
+        may_stand_in=call.path in _STREAMING,
         idle_s=seconds if streams else None,
         session=asked.session_id,
     )

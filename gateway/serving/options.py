@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -14,13 +15,17 @@ from gateway.wire.errors import ApiError, Header, shown
 
 
 class Options(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """deadline_ms: the whole request, milliseconds. strategy, policy: names. session_id, tags: labels for the record."""
+    """deadline_ms: the whole request, milliseconds. strategy, policy: names. session_id, tags: labels for the record. learn: whether
+    policies may learn from it. dry_run: decide, and tell of that instead of doing it. include: what a strategy's final usage tells, too."""
 
     policy: str | None = None
     strategy: str | None = None
     deadline_ms: int | None = None
     session_id: str | None = None
     tags: dict[str, str] | None = None
+    learn: bool | None = None
+    dry_run: bool | None = None
+    include: list[Literal["decision", "candidates"]] | None = None
 
 
 NONE = Options()

@@ -21,7 +21,7 @@ class DeadlinePassed(Exception):
 class Patience:
     """Cancels its task when a wait passes a bound, and turns that cancellation into `TimedOut` or `DeadlinePassed`.
 
-    Make it in the task that waits.
+    Make it in the task that waits; another task that goes on waiting with it calls `adopt`.
 
     deadline: loop time after which nothing of the request may run.
 
@@ -29,20 +29,25 @@ class Patience:
             data = await upstream.read_some()
     """
 
-    __slots__ = ("_deadline", "_due", "_expired", "_limit", "_loop", "_since", "_task", "_timer", "_waits")
+    __slots__ = ("_call_ends", "_due", "_expired", "_limit", "_loop", "_since", "_task", "_timer", "_waits", "deadline")
 
     def __init__(self, deadline: float = math.inf) -> None:
         self._loop = asyncio.get_running_loop()
-        self._deadline = deadline
+        self.deadline = deadline
+        self._call_ends = math.inf
         self._limit = 0.0
         self._since = 0.0
-        task = asyncio.current_task()
-        assert task is not None
-        self._task: asyncio.Task[object] = task
+        self.adopt()
         self._waits = False
         self._timer: asyncio.TimerHandle | None = None
         self._due = math.inf
         self._expired: Bound | None = None
+
+    def adopt(self) -> None:
+        """From now on it is the current task that waits."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._task: asyncio.Task[object] = task
 
     def now(self) -> float:
         """The loop's time, seconds."""
@@ -50,11 +55,20 @@ class Patience:
 
     def left_s(self) -> float:
         """Seconds until the deadline."""
-        return self._deadline - self._loop.time()
+        return self.deadline - self._loop.time()
 
     def bound(self, deadline: float) -> None:
         """Deadlines only ever come nearer."""
-        self._deadline = min(self._deadline, deadline)
+        self.deadline = min(self.deadline, deadline)
+
+    def begin_call(self, total_s: float) -> None:
+        """A call to a backend begins, and must have ended after so long: waits for it end then, as timed out."""
+        self._call_ends = self._loop.time() + total_s
+
+    @property
+    def call_is_over(self) -> bool:
+        """Whether the call has had its time."""
+        return self._loop.time() >= self._call_ends
 
     def within(self, seconds: float) -> Patience:
         """Bounds the wait that follows, which does not begin when the deadline has passed (`DeadlinePassed`)."""
@@ -63,10 +77,12 @@ class Patience:
 
     def __enter__(self) -> None:
         self._since = now = self._loop.time()
-        if now >= self._deadline:
+        if now >= self.deadline:
             raise DeadlinePassed
+        if now >= self._call_ends:
+            raise TimedOut("the call to the backend took too long")
         self._waits = True
-        due = min(now + self._limit, self._deadline)
+        due = min(now + self._limit, self.deadline, self._call_ends)
         if self._timer is None or self._due > due:
             self._arm(due)
 
@@ -81,7 +97,8 @@ class Patience:
                 raise TimedOut("the backend did not answer in time") from None
 
     def close(self) -> None:
-        """Stops the timer; call it once, at the end."""
+        """Stops the timer, and forgets the call; call it at the end of each."""
+        self._call_ends = math.inf
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -91,16 +108,17 @@ class Patience:
             self._timer.cancel()
         # Kept here: uvloop's handle of a timer that is due at once does not tell.
         self._due = due
-        self._timer = self._loop.call_at(due, self._fire)
+        if due < math.inf:  # a timer for ever would never be forgotten
+            self._timer = self._loop.call_at(due, self._fire)
 
     def _fire(self) -> None:
         self._timer = None
         now = self._loop.time()
         if not self._waits:
             return  # nobody waits; the next wait arms it again
-        due = min(self._since + self._limit, self._deadline)
+        due = min(self._since + self._limit, self.deadline, self._call_ends)
         if now < due:
             self._arm(due)
             return
-        self._expired = "total" if self._deadline <= now else "wait"
+        self._expired = "total" if self.deadline <= now else "wait"
         self._task.cancel()

@@ -1,8 +1,8 @@
 """Retries have one owner, and each request one budget of attempts.
 
-A failed attempt is tried again on a replica that has not failed this request yet, at once. Only when all have, and one asked for patience
-(Retry-After) that fits into the deadline and into `longest_wait_s`, is there a wait, with jitter. Nothing is tried again once a byte of the
-answer has gone to the caller, and nothing that the caller got wrong.
+A failed attempt is tried again on a replica that has not failed this request yet, at once; then on the models that may stand in. Only
+when all have failed, and one asked for patience (Retry-After) that fits into the deadline and into `longest_wait_s`, is there a wait, with
+jitter. Nothing is tried again once a byte of the answer has gone to the caller, and nothing that the caller got wrong.
 """
 
 from __future__ import annotations
@@ -10,20 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from gateway.pool.breaker import Fault
-from gateway.serving.call import Answer
+from gateway.serving.begun import Begun
 from gateway.wire.errors import ApiError
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An attempt that failed: what to tell the caller if it was the last one.
+    """A failure: what to tell the caller if nothing better comes. elsewhere: whether another replica or model may do better.
 
-    fault: None when the backend itself is well (it lacks the model, or refuses our key). elsewhere: whether another replica may do better.
+    retry_after_s: how long the backend asked to be left alone.
     """
 
-    told: ApiError | Answer
-    fault: Fault | None
+    told: ApiError | Begun
     elsewhere: bool
     retry_after_s: float | None = None
 

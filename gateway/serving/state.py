@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.access.keys import Keys, principals
 from gateway.config.schema import Backend as Spec
-from gateway.config.schema import Config, Model, Price, Queue
+from gateway.config.schema import Config, Hedge, Model, OwnTimeouts, Price, Queue, Timeouts
+from gateway.config.schema import VirtualModel as Virtual
+from gateway.engines.base import ModelInfo
 from gateway.pool.backend import Backend, backend
 from gateway.pool.discovery.discovery import replica
 from gateway.pool.discovery.endpoint import Endpoint
+from gateway.pool.hedging import Hedging
 from gateway.pool.replicas import Replicas
 from gateway.serving.admission import Admission
 from gateway.serving.retry import Retry
+from gateway.store.keys import StoredKey
 from gateway.wire.errors import ApiError
 from gateway.wire.usage import Rates
 from policies import registry
@@ -24,7 +28,11 @@ from policies.values.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class RealModel:
-    """A model that backends serve. `public` is its name to callers."""
+    """A model that backends serve.
+
+    public: its name to callers. limits: the bounds of a call, by backend. stand_ins: the models that serve instead when it fails, each
+    once, in the order in which they are asked; whom these would fall back to is among them.
+    """
 
     public: str
     replicas: Replicas
@@ -32,11 +40,26 @@ class RealModel:
     context: int | None
     retry: Retry
     admission: Admission | None
+    hedging: Hedging | None
+    limits: Mapping[str, Timeouts]
+    deadline_ms: int | None
+    stand_ins: tuple[RealModel, ...] = ()
 
     @property
     def backends(self) -> tuple[Backend, ...]:
         """Its replicas, in configured order."""
         return self.replicas.backends
+
+    def held_context(self) -> int | None:
+        """Tokens of prompt and answer that every replica holds: as configured, or as the engines say."""
+        if self.context is not None:
+            return self.context
+        return min((card.max_model_len for card in self.cards() if card.max_model_len is not None), default=None)
+
+    def cards(self) -> list[ModelInfo]:
+        """What the engines say of it, but for those behind whose name another model answers now."""
+        own = [(each, each.models[self.public]) for each in self.backends if self.public not in each.strangers]
+        return [each.cards[name] for each, name in own if name in each.cards]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +75,29 @@ class VirtualModel:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything a request needs, read-only. `names` holds real models, aliases and virtual models."""
+    """Everything a request needs, read-only. `names` holds real models, aliases and virtual models.
+
+    keys: those of the configuration and of the database, which are `stored`.
+    """
 
     config: Config
     hash: str
     keys: Keys
     names: Mapping[str, RealModel | VirtualModel]
     backends: Mapping[str, Backend]
+    stored: Sequence[StoredKey] = ()
+
+    def with_stored(self, stored: Sequence[StoredKey]) -> State:
+        """The same with these keys of the database."""
+        return replace(self, keys=principals(self.config.keys, self.names, self.config.limits, stored), stored=stored)
+
+    def take_up(self) -> None:
+        """It is in use from now on: the queues that it shares with the state before take its bounds."""
+        for name, model in self.config.models.items():
+            route = self.names.get(name)
+            if model.queue is not None and isinstance(route, RealModel) and route.admission is not None:
+                spec = model.queue
+                route.admission.resize(slots=spec.slots, room=spec.room, wait_s=spec.wait_s, weights=spec.weights)
 
     def unanswered(self) -> list[str]:
         """Real models none of whose backends has answered yet."""
@@ -88,8 +127,11 @@ def build(config: Config, config_hash: str, managed_url: Urls, before: State | N
         for fresh in _replicas(name, spec, managed_url, found):
             old = before.backends.get(fresh.name) if before is not None else None
             same = old is not None and (old.spec, old.url, old.authorization) == (fresh.spec, fresh.url, fresh.authorization)
+            if old is not None and not same:
+                fresh.succeed(old)
             backends[fresh.name] = old if same and old is not None else fresh
-    real = _real_models(config, backends, before)
+    base = _real_models(config, backends, before)
+    real = {name: replace(model, stand_ins=_stand_ins(config, name, base)) for name, model in base.items()}
     names: dict[str, RealModel | VirtualModel] = dict(real)
     for public, model in config.models.items():
         names.update(dict.fromkeys(model.aliases, real[public]))
@@ -99,10 +141,11 @@ def build(config: Config, config_hash: str, managed_url: Urls, before: State | N
             name=name,
             policy=_policy(config, spec_v.policy),
             plans=plans,
-            models=tuple(real[_unaliased(config, plan.model)] for plan in plans),
+            models=_plan_models(config, spec_v, plans, real),
             deadline_ms=spec_v.caps.deadline_ms,
         )
-    return State(config, config_hash, principals(config.keys, names), names, backends)
+    stored = before.stored if before is not None else ()
+    return State(config, config_hash, principals(config.keys, names, config.limits, stored), names, backends, stored)
 
 
 def _replicas(name: str, spec: Spec, managed_url: Urls, found: Found) -> list[Backend]:
@@ -121,26 +164,66 @@ def _real_models(config: Config, backends: Mapping[str, Backend], before: State 
     for public, replicas in serving.items():
         card = config.models.get(public, Model())
         old = before.names.get(public) if before is not None else None
-        same = isinstance(old, RealModel) and old.backends == tuple(replicas)
+        known = old.replicas if isinstance(old, RealModel) else None
         found[public] = RealModel(
             public=public,
-            replicas=old.replicas if same and isinstance(old, RealModel) else Replicas(replicas),
+            replicas=Replicas(public, replicas, before=known),
             rates=_rates(card.price),
             context=card.context,
             retry=Retry(card.attempts, card.retry_wait_s),
             admission=_admission(card.queue, old.admission if isinstance(old, RealModel) else None),
+            hedging=_hedging(card.hedge, public, before),
+            limits={each.name: card.timeouts.over(each.timeouts) for each in replicas},
+            deadline_ms=card.deadline_ms,
         )
     return found
 
 
-def _admission(spec: Queue | None, running: Admission | None) -> Admission | None:
-    """The queue of a model; one that runs goes on with new bounds, so that no call is counted twice or lost."""
+def _stand_ins(config: Config, name: str, real: Mapping[str, RealModel]) -> tuple[RealModel, ...]:
+    """Whom a model falls back to, and whom these do, and so on: those nearer come first, each once."""
+    seen = [name]
+    for each in seen:
+        for further in config.models.get(each, Model()).fallbacks:
+            if (model := _unaliased(config, further)) not in seen:
+                seen.append(model)  # and is looked at in its turn
+    return tuple(real[each] for each in seen[1:])
+
+
+def _plan_models(config: Config, spec: Virtual, plans: Sequence[Plan], real: Mapping[str, RealModel]) -> tuple[RealModel, ...]:
+    """The model of each plan. When it fails, its fallbacks stand in, then the baseline's model, then those of the other plans."""
+    order = sorted(plans, key=lambda plan: plan.name != spec.baseline)
+    named = [_unaliased(config, plan.model) for plan in order]
+    found = {}
+    for name in named:
+        model = real[name]
+        others = dict.fromkeys([each.public for each in model.stand_ins] + named)
+        others.pop(name)
+        found[name] = _bounded(replace(model, stand_ins=tuple(_bounded(real[each], spec.timeouts) for each in others)), spec.timeouts)
+    return tuple(found[_unaliased(config, plan.model)] for plan in plans)
+
+
+def _bounded(model: RealModel, own: OwnTimeouts) -> RealModel:
+    """The same model, whose calls a virtual model bounds in its own way."""
+    return replace(model, limits={name: own.over(limits) for name, limits in model.limits.items()})
+
+
+def _hedging(spec: Hedge | None, public: str, before: State | None) -> Hedging | None:
+    """What is known of waits goes on over a reload that does not change the hedging."""
     if spec is None:
         return None
-    if running is not None:
-        running.resize(slots=spec.slots, room=spec.room)
-        return running
-    return Admission(time.monotonic, slots=spec.slots, room=spec.room, wait_s=spec.wait_s, weights=spec.weights)
+    old = before.names.get(public) if before is not None else None
+    if before is not None and isinstance(old, RealModel) and before.config.models.get(public, Model()).hedge == spec:
+        return old.hedging
+    return Hedging(share=spec.share, quantile=spec.quantile, least_s=spec.least_s)
+
+
+def _admission(spec: Queue | None, running: Admission | None) -> Admission | None:
+    """The queue of a model; one that runs goes on, so that no call is counted twice or lost, and takes new bounds with the new state."""
+    if spec is None:
+        return None
+    # Made in any case: bounds that cannot be are refused here, while the state before is still in use.
+    fresh = Admission(time.monotonic, slots=spec.slots, room=spec.room, wait_s=spec.wait_s, weights=spec.weights)
+    return fresh if running is None else running
 
 
 def _rates(price: Price) -> Rates:

@@ -6,48 +6,112 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.pool.transport import Broken, TimedOut, TransportError
-from gateway.serving.call import Receipt, StreamBroken
+from gateway.serving.call import Receipt, StreamBroken, UpstreamCall, Words
 from gateway.serving.exchange import Exchange
 from gateway.serving.patience import DeadlinePassed
 from gateway.wire.errors import ApiError, Header, sse_event
 from gateway.wire.sse import EventTooLarge
 from gateway.wire.stream import StreamRelay
+from gateway.wire.usage import estimated
 
 Settle = Callable[[Receipt], None]
 
 # Nothing between the gateway and its caller is to hold events back.
 SSE_HEADERS: Final[tuple[Header, ...]] = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
+# Bytes that may come before the first event, for they wait here until it is known who answers.
+_MOST_COMMENTS: Final = 1 << 20
 
 
-class EventStream:
-    """A backend's event stream. A failure after the first byte is one error event and the end: no `[DONE]`, no invented finish reason."""
+class _Relayed:
+    """A body on its way. Once it is taken (`own`), its end is the end of a request.
 
-    __slots__ = ("_closed", "_ended", "_events", "_exchange", "_first", "_receipt", "_settle", "_told_at")
+    What became of it stands in the record of the call: None until its end, `cancelled` when it ended early and not for a fault of the
+    backend's.
+    """
 
-    def __init__(self, exchange: Exchange, events: StreamRelay, receipt: Receipt, settle: Settle) -> None:
+    __slots__ = ("_closed", "_ended", "_exchange", "_first", "_gateways", "_receipt", "_settle")
+
+    def __init__(self, exchange: Exchange, first: bytes = b"") -> None:
         self._exchange = exchange
-        self._events = events
-        self._receipt = receipt
-        self._settle = settle
-        self._first = b""
-        self._told_at = exchange.patience.now()
+        self._first = first
         self._ended = False
         self._closed = False
+        self._gateways = False  # it was the gateway that ended it
+        self._receipt: Receipt | None = None
+        self._settle: Settle | None = None
+
+    @property
+    def call(self) -> UpstreamCall:
+        """The record of the call that it answers."""
+        return self._exchange.call
+
+    def own(self, receipt: Receipt, settle: Settle) -> None:
+        """It is this request's answer, and read by the current task from now on."""
+        self._receipt = receipt
+        self._settle = settle
+        self._exchange.patience.adopt()
+
+    def close(self) -> None:
+        """See Stream.close."""
+        if self._closed:
+            return
+        self._closed = True
+        call = self._exchange.call
+        if call.outcome == "ok":
+            self._exchange.went_well()
+        self._exchange.close()
+        receipt = self._receipt
+        if receipt is None or self._settle is None:
+            return
+        receipt.usage = call.usage
+        if call.outcome != "cancelled":
+            receipt.outcome = call.outcome
+        else:
+            receipt.outcome = "gateway_error" if self._gateways else "client_closed"
+        self._settle(receipt)
+
+
+class EventStream(_Relayed):
+    """A backend's event stream. A failure after the first byte is one error event and the end: no `[DONE]`, no invented finish reason.
+
+    prompt_bytes: what the engine was given to read, for a guess at its tokens if it never tells; None where events are no tokens.
+    """
+
+    __slots__ = ("_asked", "_events", "_prompt_bytes", "_told_at", "_words")
+
+    def __init__(self, exchange: Exchange, events: StreamRelay, prompt_bytes: int | None) -> None:
+        super().__init__(exchange)
+        self._events = events
+        self._prompt_bytes = prompt_bytes
+        self._told_at = 0.0
+        self._asked = False  # for what follows the last event: until then it is the caller who takes its time
+        self._words: Words | None = None
+
+    def own(self, receipt: Receipt, settle: Settle) -> None:
+        """See _Relayed.own."""
+        super().own(receipt, settle)
+        self._words = receipt.words
+        if self._words is not None:
+            self._words.hear(self._first)
 
     async def begin(self, within_s: float) -> None:
-        """Waits for the first bytes that can go to the caller; until then another replica may still serve. within_s: each wait.
+        """Waits for the first event; until then another replica may still serve, whatever comments came. within_s: until then.
 
         Raises TransportError, DeadlinePassed.
         """
+        patience, events = self._exchange.patience, self._events
+        due = patience.now() + within_s
         try:
-            while data := await self._exchange.read(within_s):
-                if first := self._events.feed(data):
-                    self._first = first
+            while data := await self._exchange.read(max(0.0, due - patience.now())):
+                self._first += events.feed(data)
+                if events.events and self._first:
                     return
+                if len(self._first) > _MOST_COMMENTS:
+                    raise Broken("comments without end")
         except EventTooLarge:
             raise Broken("an event without end") from None
-        self._first = self._events.close()
-        if self._events.truncated or not self._first:
+        self._first += events.close()
+        if events.truncated or not events.events:
             raise Broken("the stream ended before it began")
 
     async def next(self) -> bytes:
@@ -60,10 +124,18 @@ class EventStream:
         events = self._events
         read = self._exchange.read
         told = events.events
+        if not self._asked:
+            self._asked = True
+            self._told_at = self._exchange.patience.now()
         try:
             while data := await read():
                 out = events.feed(data)
+                if self._words is not None:
+                    self._words.hear(out)
                 if events.events != told:
+                    if out:
+                        self._asked = False
+                        return out
                     told = events.events
                     self._told_at = self._exchange.patience.now()
                 elif self._exchange.patience.now() - self._told_at > self._exchange.events_s:
@@ -71,14 +143,15 @@ class EventStream:
                 if out:
                     return out
         except TransportError as error:
-            self._exchange.failed("timeout" if isinstance(error, TimedOut) else "reset")
-            return self._broken(_stream_error(error))
+            return self._failed(error)
         except DeadlinePassed:
-            return self._broken(ApiError(504, "gateway_deadline", "The request's deadline passed."), "gateway_error")
+            return self._stopped(ApiError(504, "gateway_deadline", "The request's deadline passed."))
         except EventTooLarge:
             return self._broken(ApiError(502, "backend_bad_answer", "The backend sent an event without end."))
         self._ended = True
         rest = events.close()
+        if self._words is not None:
+            self._words.hear(rest)
         if events.truncated:
             self._exchange.failed("reset")
             return rest + self._broken(ApiError(502, "backend_stream_broken", "The backend ended the stream before the answer."))
@@ -89,47 +162,60 @@ class EventStream:
         if self._ended:
             return b""
         first, self._first = self._first, b""
-        return first + self._broken(error, "gateway_error")
+        return first + self._stopped(error)
 
     def close(self) -> None:
         """See Stream.close. A client that leaves after `[DONE]` was sent has had its answer."""
-        if self._closed:
-            return
-        self._closed = True
-        receipt = self._receipt
-        receipt.usage = self._events.usage
-        receipt.events = self._events.events
-        if not self._ended and not self._events.done:
-            receipt.outcome = "client_closed"
-        elif self._events.failed and receipt.outcome == "ok":
-            receipt.outcome = "backend_error"
-        if receipt.outcome == "ok":
-            self._exchange.went_well()
-        self._exchange.close()
-        self._settle(receipt)
+        call, events = self._exchange.call, self._events
+        call.usage = events.usage
+        tokens = events.events - events.done - events.failed
+        if call.usage is None and tokens > 0 and self._prompt_bytes is not None:
+            call.usage, call.estimated = estimated(self._prompt_bytes, tokens, events.begun), True
+        if call.outcome is None and (self._ended or events.done):
+            call.outcome = "backend_error" if events.failed else "ok"
+        if self._receipt is not None:
+            self._receipt.events = events.events
+        super().close()
 
-    def _broken(self, error: ApiError, outcome: str = "backend_error") -> bytes:
+    def _failed(self, error: TransportError) -> bytes:
+        if not isinstance(error, TimedOut):
+            self._exchange.failed("reset")
+            return self._broken(ApiError(502, "backend_stream_broken", "The connection to the backend broke."))
+        if self._exchange.patience.call_is_over:  # a long answer is not a fault
+            return self._broken(ApiError(504, "backend_timeout", "The answer took longer than a call may take."))
+        self._exchange.failed("timeout")
+        return self._broken(ApiError(504, "backend_timeout", "The backend fell silent."))
+
+    def _broken(self, error: ApiError) -> bytes:
+        """The last bytes of a stream that its backend did not finish."""
+        if not self._told_all():
+            self._exchange.call.outcome = "backend_error"
+        return self._end(error)
+
+    def _stopped(self, error: ApiError) -> bytes:
+        """The last bytes of a stream that the gateway ends."""
+        if not self._told_all():
+            self._gateways = True
+            self._exchange.call.outcome = "cancelled"
+        return self._end(error)
+
+    def _told_all(self) -> bool:
+        """Whether the caller has had the whole answer, or the backend's own word on why not."""
+        return self._events.done or self._events.failed
+
+    def _end(self, error: ApiError) -> bytes:
         self._ended = True
+        if self._exchange.call.outcome is None:
+            self._exchange.call.outcome = "backend_error" if self._events.failed else "ok"
         self._exchange.close()
         held = self._events.held()
-        if self._events.done or self._events.failed:
-            return held  # the caller has had the whole answer, or the backend's own word on why not
-        self._receipt.outcome = "gateway_error" if outcome == "gateway_error" else "backend_error"
-        return held + sse_event(error)
+        return held if self._told_all() else held + sse_event(error)
 
 
-class RawStream:
+class RawStream(_Relayed):
     """Any other body that is too large, or too strange, to be held: passed on unread."""
 
-    __slots__ = ("_closed", "_ended", "_exchange", "_first", "_receipt", "_settle")
-
-    def __init__(self, first: bytes, exchange: Exchange, receipt: Receipt, settle: Settle) -> None:
-        self._first = first
-        self._exchange = exchange
-        self._receipt = receipt
-        self._settle = settle
-        self._ended = False
-        self._closed = False
+    __slots__ = ()
 
     async def next(self) -> bytes:
         """See Stream.next."""
@@ -138,32 +224,19 @@ class RawStream:
             return first
         try:
             data = await self._exchange.read()
-        except (TransportError, DeadlinePassed):
+        except (TransportError, DeadlinePassed) as error:
             self._ended = True
-            self._receipt.outcome = "backend_error"
+            self._gateways = isinstance(error, DeadlinePassed)
+            self._exchange.call.outcome = "cancelled" if self._gateways else "backend_error"
             raise StreamBroken from None
         self._ended = not data
+        if self._ended:
+            self._exchange.call.outcome = "ok"
         return data
 
     def cut(self, error: ApiError) -> bytes:  # noqa: ARG002 (there is no way to tell)
         """See Stream.cut."""
         if not self._ended:
             self._ended = True
-            self._receipt.outcome = "gateway_error"
+            self._gateways = True
         return b""
-
-    def close(self) -> None:
-        """See Stream.close."""
-        if self._closed:
-            return
-        self._closed = True
-        if not self._ended:
-            self._receipt.outcome = "client_closed"
-        self._exchange.close()
-        self._settle(self._receipt)
-
-
-def _stream_error(error: TransportError) -> ApiError:
-    if isinstance(error, TimedOut):
-        return ApiError(504, "backend_timeout", "The backend fell silent.")
-    return ApiError(502, "backend_stream_broken", "The connection to the backend broke.")

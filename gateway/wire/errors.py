@@ -28,6 +28,8 @@ Code = Literal[
     "caller_invalid_value",
     "caller_method_not_allowed",
     "caller_not_found",
+    "caller_precondition_failed",
+    "caller_precondition_required",
     "caller_unknown_parameter",
     "caller_unsupported_media_type",
     "policy_unavailable",
@@ -42,9 +44,12 @@ Code = Literal[
     "gateway_draining",
     "gateway_internal",
     "gateway_overloaded",
+    "gateway_read_only",
     "gateway_reload_failed",
+    "gateway_storage_unavailable",
     "invalid_api_key",
     "model_not_found",
+    "rate_limit_exceeded",
 ]
 
 JSON: Header = (b"content-type", b"application/json")

@@ -35,6 +35,7 @@ class Fields(msgspec.Struct, frozen=True, gc=False):
     trilemma: msgspec.Raw = msgspec.Raw()
     messages: msgspec.Raw = msgspec.Raw()
     prompt: msgspec.Raw = msgspec.Raw()
+    cache_salt: msgspec.Raw = msgspec.Raw()
 
 
 class Member(msgspec.Struct, frozen=True, gc=False):
@@ -65,7 +66,7 @@ _TO_BRACKET = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+[{}\[\]]")
 _TO_NEXT = re.compile(_SPACE)
 # More of either is an attack on whoever has to walk the body.
 _MAX_MEMBERS = 1_000
-_MAX_BRACKETS = 1_000_000
+_MAX_BRACKETS = 200_000
 
 
 def read(body: bytes, max_n: int) -> Fields:

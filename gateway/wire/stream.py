@@ -24,10 +24,24 @@ class StreamRelay:
     """State of one stream.
 
     strip_usage: drop the usage-only chunk. needs_done: the format ends with `[DONE]` (chat and completions), so an end without it and
-    without a finish reason is a truncation. events: how many came with data; several that came in one read may count as one.
+    without a finish reason is a truncation. events: how many came with data; of a read that holds several, named ones (`event:`) may not
+    count. usage: None until the backend told of the answer; begun: what it told when the answer began.
     """
 
-    __slots__ = ("_final", "_held", "_last", "_needs_done", "_previous", "_splitter", "_strip", "done", "events", "failed", "usage")
+    __slots__ = (
+        "_final",
+        "_held",
+        "_last",
+        "_needs_done",
+        "_previous",
+        "_splitter",
+        "_strip",
+        "begun",
+        "done",
+        "events",
+        "failed",
+        "usage",
+    )
 
     def __init__(self, *, strip_usage: bool, needs_done: bool) -> None:
         self._splitter: EventSplitter | None = None
@@ -39,6 +53,7 @@ class StreamRelay:
         self.failed = False
         self.events = 0
         self.usage: Usage | None = None
+        self.begun: Usage | None = None
         self._final: Usage | None = None
         self._held = b""
 
@@ -53,7 +68,7 @@ class StreamRelay:
                 and b'"error"' not in data
                 and not (self._strip and (self._held or _FINISHED.search(data)))
             ):
-                self.events += 1
+                self.events += 1 + data.count(b"\n\ndata:")
                 self._previous, self._last = self._last, data
                 return data
             splitter = self._splitter = EventSplitter()
@@ -115,18 +130,20 @@ class StreamRelay:
         self.failed = self.failed or answer.is_error
         if not answer.is_summary:
             self.usage = answer.usage or self.usage  # counts so far
+            self.begun = answer.begun or self.begun
             return True
         if answer.usage is None:
             return not self._strip
-        # Some engines send one such event for each of `n` choices: the prompt is the same, the answers add up.
-        before = self._final
+        # Some engines send one such event for each of `n` choices: the prompt is the same, the answers add up. Others told of the prompt
+        # when the answer began, and now no more.
+        before = self._final or self.begun
         self._final = self.usage = (
             answer.usage
             if before is None
             else Usage(
                 prompt=max(before.prompt, answer.usage.prompt),
                 cached=max(before.cached, answer.usage.cached),
-                completion=before.completion + answer.usage.completion,
+                completion=answer.usage.completion + (0 if self._final is None else before.completion),
             )
         )
         return not self._strip

@@ -36,19 +36,32 @@ class Rates(msgspec.Struct, frozen=True, gc=False):
         return (fresh * self.input + cached * self.cached_input + usage.completion * self.output) / 1e6
 
 
+def estimated(prompt_bytes: int, events: int, begun: Usage | None) -> Usage:
+    """A guess at the tokens of a stream whose backend never told: an event is a token, and four bytes of the prompt are one.
+
+    begun: what was told when it began.
+    """
+    if begun is not None:
+        return Usage(prompt=begun.prompt, cached=begun.cached, completion=events)
+    return Usage(prompt=-(-prompt_bytes // 4), completion=events)
+
+
 class _Envelope(msgspec.Struct, gc=False):
     usage: _Raw = _Raw()
     error: _Raw = _Raw()
     choices: _Raw = _Raw()
+    response: _Raw = _Raw()
+    message: _Raw = _Raw()
 
 
 _decode = msgspec.json.Decoder(_Envelope).decode
 
 
 class Answered(msgspec.Struct, frozen=True, gc=False):
-    """What the gateway reads of a JSON answer or of one event's data."""
+    """What the gateway reads of a JSON answer or of one event's data. begun: usage of a stream that only begins (Messages)."""
 
     usage: Usage | None = None
+    begun: Usage | None = None
     is_error: bool = False
     is_summary: bool = False
     """It holds a usage object, readable or not, and nothing of an answer."""
@@ -63,14 +76,27 @@ def read_answer(data: bytes) -> Answered | None:
     choices, usage = bytes(envelope.choices), bytes(envelope.usage)
     is_error = bytes(envelope.error)[:1] in (b"{", b'"') and not choices
     return Answered(
-        usage=parse_usage(usage),
+        usage=parse_usage(usage or _inner(envelope.response)),
+        begun=None if usage or choices else parse_usage(_inner(envelope.message)),
         is_error=is_error,
         is_summary=usage[:1] == b"{" and not is_error and choices.strip(b"[] \t\r\n") in (b"", b"null"),
     )
 
 
+def _inner(of: _Raw) -> bytes:
+    """The usage of the response or message that an event holds."""
+    if bytes(of)[:1] != b"{":
+        return b""
+    try:
+        return bytes(_decode(of).usage)
+    except (msgspec.DecodeError, RecursionError):
+        return b""
+
+
 def parse_usage(raw: bytes) -> Usage | None:
     """The usage object, or None when it holds no number that can be trusted."""
+    if not raw:
+        return None
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -91,6 +117,8 @@ def parse_usage(raw: bytes) -> Usage | None:
     completion = max(completion or 0, (total or 0) - prompt)
     details = value.get("prompt_tokens_details") or value.get("input_tokens_details")
     cached = _count(details, "cached_tokens") if isinstance(details, dict) else None
+    if cached is None and (cached := _count(value, "cache_read_input_tokens")) is not None:
+        prompt += cached + (_count(value, "cache_creation_input_tokens") or 0)  # Messages counts these beside its prompt
     return Usage(prompt=prompt, cached=min(cached or 0, prompt), completion=completion)
 
 

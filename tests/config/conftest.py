@@ -7,6 +7,9 @@ import pytest
 
 from gateway.config.load import Loaded, load, parse
 from gateway.config.problems import ConfigError, Problem
+from tests.support.databases import database, migrated, place, postgres, server
+
+__all__ = ["database", "migrated", "place", "postgres", "server"]
 
 MINIMAL = """\
 version: 1

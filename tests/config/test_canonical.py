@@ -57,6 +57,15 @@ def test_nothing_secret_is_public() -> None:
     ]  # fmt: skip
 
 
+def test_flags_that_only_sound_like_secrets_count() -> None:
+    def with_args(*args: str) -> str:
+        return digest(config(backends={"a": {"launch": "vllm", "model": "m", "models": {"m": "m"}, "args": list(args)}}))
+
+    assert with_args("--max-num-batched-tokens", "1") != with_args("--max-num-batched-tokens", "2")
+    assert with_args("--tokenizer=a") != with_args("--tokenizer=b")
+    assert with_args("--api-key=a", "-hft", "a") == with_args("--api-key=b", "-hft", "b")
+
+
 def test_nothing_secret_is_in_a_repr() -> None:
     whole = repr(config(server={"secret": "SECRET"}, storage={"url": "postgresql://u:SECRET@h/d"}))
     assert "SECRET" not in whole

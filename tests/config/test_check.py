@@ -7,6 +7,7 @@ import pytest
 
 from gateway.config.check import check
 from gateway.config.load import parse
+from gateway.store.urls import FORMS
 
 BACKENDS = """\
 version: 1
@@ -77,6 +78,86 @@ def test_a_model_without_a_price_is_a_warning() -> None:
     assert found("", models="models: {small: {context: 5}}\n") == [
         "warning: backends.a.models.large: model `large` has no price: its tokens count as free",
         "warning: models.small: model `small` has no price: its tokens count as free",
+    ]
+
+
+# --- fallbacks
+
+FOUR = "version: 1\nbackends:\n  e: {url: 'http://e', models: {a: a, b: b, c: c, d: d}}\n"
+
+
+def of_fallbacks(models: str, virtual: str = "") -> list[str]:
+    """What is wrong with four free models a to d and what is said of them."""
+    return [each for each in found(virtual, backends=FOUR, models=f"models: {{{models}}}\n") if "has no price" not in each]
+
+
+def test_fallbacks_that_work() -> None:
+    """Two ways to the same model are no circle, and an alias is as good as the name."""
+    assert of_fallbacks("a: {fallbacks: [b, see]}, b: {fallbacks: [c]}, c: {aliases: [see], fallbacks: [d]}") == []
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        ("a: {fallbacks: [other]}", "models.a.fallbacks[0]: no backend serves `other`"),
+        ("a: {fallbacks: [b, lager]}, b: {aliases: [large]}", "models.a.fallbacks[1]: no backend serves `lager`; did you mean `large`?"),
+        ("a: {fallbacks: [auto]}", "models.a.fallbacks[0]: `auto` is a virtual model: a fallback names a real one"),
+        ("a: {fallbacks: [x]}, y: {aliases: [x]}", "models.a.fallbacks[0]: no backend serves `x`"),
+    ],
+)
+def test_fallbacks_that_lead_nowhere(models: str, message: str) -> None:
+    virtual = "virtual_models: {auto: {policy: fixed, plans: {p: {model: d}}}}\n"
+    assert any(each.startswith(message) for each in of_fallbacks(models, virtual)), of_fallbacks(models, virtual)
+
+
+@pytest.mark.parametrize(
+    ("models", "messages"),
+    [
+        ("a: {fallbacks: [a]}", ["models.a.fallbacks[0]: fallbacks run in a circle: a -> a"]),
+        ("a: {aliases: [me], fallbacks: [b, me]}", ["models.a.fallbacks[1]: fallbacks run in a circle: a -> a"]),
+        (
+            "a: {fallbacks: [b]}, b: {fallbacks: [a]}",
+            [
+                "models.a.fallbacks[0]: fallbacks run in a circle: a -> b -> a",
+                "models.b.fallbacks[0]: fallbacks run in a circle: b -> a -> b",
+            ],
+        ),
+        (
+            "a: {fallbacks: [b]}, b: {fallbacks: [d, c]}, c: {fallbacks: [d, a]}",
+            [
+                "models.a.fallbacks[0]: fallbacks run in a circle: a -> b -> c -> a",
+                "models.b.fallbacks[1]: fallbacks run in a circle: b -> c -> a -> b",
+                "models.c.fallbacks[1]: fallbacks run in a circle: c -> a -> b -> c",
+            ],
+        ),
+        (
+            "a: {fallbacks: [b]}, b: {fallbacks: [c, c]}, c: {fallbacks: [b]}",
+            [
+                "models.b.fallbacks[0]: fallbacks run in a circle: b -> c -> b",
+                "models.b.fallbacks[1]: fallbacks run in a circle: b -> c -> b",
+                "models.c.fallbacks[0]: fallbacks run in a circle: c -> b -> c",
+            ],
+        ),
+    ],
+    ids=["itself", "itself by an alias", "two", "three", "one that only leads there"],
+)
+def test_fallbacks_in_a_circle(models: str, messages: list[str]) -> None:
+    """The way is told from each model that is part of it."""
+    assert of_fallbacks(models) == messages
+
+
+def test_fewer_attempts_than_models_are_a_warning() -> None:
+    place = "leaves no call for the last of 2 fallbacks after a first failure"
+    assert of_fallbacks("a: {attempts: 2, fallbacks: [b, c]}") == [f"warning: models.a.attempts: `attempts: 2` {place}"]
+    assert of_fallbacks("a: {attempts: 3, fallbacks: [b, c]}") == []
+    assert of_fallbacks("a: {fallbacks: [b, c, d]}") == [
+        "warning: models.a: `attempts: 3` leaves no call for the last of 3 fallbacks after a first failure"
+    ]
+
+
+def test_a_fallback_for_embeddings_is_a_warning() -> None:
+    assert of_fallbacks("a: {capabilities: [embeddings], fallbacks: [b]}") == [
+        "warning: models.a.fallbacks: embeddings are never answered by another model: fallbacks count for text only"
     ]
 
 
@@ -210,16 +291,35 @@ def test_the_digest_of_an_empty_key_is_refused() -> None:
     assert found("", keys=f"keys: [{{name: x, sha256: {empty}}}]\n") == ["keys[0].sha256: this is the digest of an empty key"]
 
 
+# --- limits
+
+
+def test_limits_of_a_tenant_without_keys() -> None:
+    keys = f"keys: [{{name: dev, tenant: shop, sha256: {'ab' * 32}}}]\n"
+    missing = "warning: limits.tenants.shp: no key has this tenant; did you mean `shop`?"
+    assert found("limits: {tenants: {shp: {rpm: 1}}}\n", keys=keys) == [missing]
+    assert found("limits: {tenants: {shop: {rpm: 1}}}\n", keys=keys) == []
+    assert found("limits: {tenants: {shp: {rpm: 1}}}\nstorage: {url: 'sqlite:///a.db'}\n", keys=keys) == []
+
+
 # --- storage
 
 
-@pytest.mark.parametrize("url", ["", "sqlite:///decisions.db", "sqlite:////var/lib/trilemma/decisions.db"])
+@pytest.mark.parametrize(
+    "url",
+    ["", "sqlite:///decisions.db", "sqlite:////var/lib/trilemma/decisions.db", "postgresql://user:hunter2@db/trilemma"],
+)
 def test_storage_that_works(url: str) -> None:
     assert found(f"storage: {{url: '{url}'}}\n") == []
 
 
-@pytest.mark.parametrize("url", ["postgresql://user:hunter2@db/trilemma", "sqlite:///:memory:", "decisions.db"])
-def test_storage_that_does_not_work_yet(url: str) -> None:
-    assert found(f"storage: {{url: '{url}'}}\n") == [
-        "storage.url: today only sqlite:///FILE works (four slashes for an absolute path); empty: nothing is kept"
+@pytest.mark.parametrize("url", ["postgresql://user:hunter2@db", "mysql://user:hunter2@db/trilemma", "sqlite:///:memory:", "decisions.db"])
+def test_storage_that_does_not_work(url: str) -> None:
+    assert found(f"storage: {{url: '{url}'}}\n") == [f"storage.url: {FORMS}"]
+
+
+def test_postgresql_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.config.check.importlib.util.find_spec", lambda _name: None)
+    assert found("storage: {url: 'postgresql://db/trilemma'}\n") == [
+        "storage.url: PostgreSQL needs the extra `postgres`: pip install 'trilemma[postgres]'"
     ]

@@ -22,7 +22,7 @@ def mistake(minimal: str, problems: Problems, added: str) -> list[str]:
         ("server: {prot: 1}\n", "8:10: server.prot: unknown key; did you mean `port`?"),
         ("sever: {}\n", "8:1: sever: unknown key; did you mean `server`?"),
         ("server: {wrkrs: 1}\n", "8:10: server.wrkrs: unknown key; did you mean `workers`?"),
-        ("storage:\n  zzz: 1\n", "9:3: storage.zzz: unknown key; known here: url"),
+        ("storage:\n  zzz: 1\n", "9:3: storage.zzz: unknown key; known here: url, keep_days, contents, keys_grace_s"),
         ("virtual_models: {v: {policy: fixed, plans: {p: {modle: small, model: small}}}}\n",
          "8:49: virtual_models.v.plans.p.modle: unknown key; did you mean `model`?"),
         ("policies: {p: {type: weighted, parms: {}}}\n", "8:32: policies.p.parms: unknown key; did you mean `params`?"),
@@ -41,6 +41,8 @@ def mistake(minimal: str, problems: Problems, added: str) -> list[str]:
         ("policies:\n  a b: {type: fixed}\n",
          "9:3: policies.a b: the name should begin with a letter or digit, and hold only letters, digits and . _ : / @ + -"),
         ("virtual_models: {v: {policy: fixed, plans: {}}}\n", "8:37: virtual_models.v.plans: needs at least 1 entry"),
+        ("limits: {key: {rpm: 0}}\n", "8:21: limits.key.rpm: should be greater than or equal to 1"),
+        ("limits: {key: {rpd: 5}}\n", "8:16: limits.key.rpd: unknown key; did you mean `rpm`?"),
         ("virtual_models: {v: {policy: fixed}}\n", "8:18: virtual_models.v.plans: missing"),
     ],
 )  # fmt: skip

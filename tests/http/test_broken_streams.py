@@ -15,6 +15,7 @@ from tests.support.asking import CHAT, data, question
 from tests.support.running import Running, config_for, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+LANES = ("hot", "asgi", "fastapi")
 
 ASK = question(stream=True)
 ROLE = '{"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}'
@@ -138,15 +139,15 @@ async def test_a_damaged_coding_is_a_bad_gateway(mock: MockBackend, client: http
 
 
 @pytest.mark.parametrize(
-    ("timeouts", "stall", "code"),
+    ("timeouts", "stall"),
     [
-        ({"idle_s": 0.2}, {}, "backend_timeout"),
-        ({"idle_s": 0.2, "first_byte_s": 0.4}, {"stall_comments_s": 0.02}, "backend_timeout"),
-        ({"idle_s": 30, "total_s": 0.4}, {"stall_comments_s": 0.02}, "gateway_deadline"),
+        ({"idle_s": 0.2}, {}),
+        ({"idle_s": 0.2, "first_byte_s": 0.4}, {"stall_comments_s": 0.02}),
+        ({"idle_s": 30, "total_s": 0.4}, {"stall_comments_s": 0.02}),
     ],
     ids=["silence", "nothing but comments", "the whole call's time"],
 )
-async def test_a_stall_ends(mock: MockBackend, tmp_path: Path, timeouts: Any, stall: Any, code: str) -> None:
+async def test_a_stall_ends(mock: MockBackend, tmp_path: Path, timeouts: Any, stall: Any) -> None:
     """A silent peer is given up after `idle_s`; one that only sends comments after `first_byte_s`; its socket is closed."""
     backend = {"url": mock.url, "engine": "vllm", "models": {"mock-model": "mock-model"}, "timeouts": timeouts}
     async with running(config_for({"mock": backend}), tmp_path) as run, run.client() as client:
@@ -155,12 +156,12 @@ async def test_a_stall_ends(mock: MockBackend, tmp_path: Path, timeouts: Any, st
         sent, _, comments = answer.content.partition(sse(*EVENTS[:3]))
         assert sent == b""
         error = json.loads(data(comments)[0])["error"]
-        assert (error["code"], len(data(answer.content))) == (code, 4)
+        assert (error["code"], len(data(answer.content))) == ("backend_timeout", 4)
         assert b"[DONE]" not in answer.content
         await mock.wait_for(lambda m: m.aborted == 1)
         assert run.in_flight() == 0
         await run.until_settled(1)
-        assert run.settled[0].outcome == ("backend_error" if code == "backend_timeout" else "gateway_error")
+        assert run.settled[0].outcome == "backend_error"
         assert run.settled[0].events >= 3
 
 

@@ -402,17 +402,78 @@ async def test_more_slots_serve_at_once_and_fewer_wait_for_the_rest() -> None:
     for _ in range(6):
         await callers.call("t")
 
-    queue.resize(slots=3, room=100)
+    queue.resize(slots=3, room=100, wait_s=60.0, weights={})
     await settled()
     assert (queue.running, queue.waiting) == (3, 3)
 
-    queue.resize(slots=1, room=100)
+    queue.resize(slots=1, room=100, wait_s=60.0, weights={})
     await callers.next(2)
     assert (queue.running, queue.waiting) == (1, 3)
     await callers.next(4)
     assert (queue.running, queue.waiting) == (0, 0)
     with pytest.raises(ValueError, match="slots"):
-        queue.resize(slots=0, room=1)
+        queue.resize(slots=0, room=1, wait_s=60.0, weights={})
+
+
+@clocked
+async def test_all_bounds_can_be_changed_and_calls_that_wait_stay() -> None:
+    queue = admission(slots=1, room=5, wait_s=10.0)
+    callers = Callers(queue)
+    for number in range(6):
+        await callers.call("t", name=f"t{number}")
+
+    queue.resize(slots=1, room=3, wait_s=4.0, weights={"u": 3.0})
+    await settled()
+    assert (queue.running, queue.waiting, callers.refused) == (1, 5, [])
+    await callers.call("t", name="late")
+    assert [name for name, _ in callers.refused] == ["late"]
+    await callers.next(3)
+    assert (queue.running, queue.waiting) == (1, 2)
+    await callers.call("u", name="u")
+    await asyncio.sleep(4.0)
+    assert [name for name, _ in callers.refused] == ["late", "u"], "it came after the change, and had 4 s"
+    await asyncio.sleep(6.0)
+    assert [name for name, _ in callers.refused] == ["late", "u", "t4", "t5"], "they came before it, and had 10 s"
+    assert all(isinstance(error, QueueTimeout) for _, error in callers.refused[1:])
+    await callers.next()
+    assert queue.running == 0
+
+
+@clocked
+async def test_new_weights_share_the_slots() -> None:
+    queue = admission(slots=1)
+    callers = Callers(queue)
+    for _ in range(50):
+        await callers.call("a")
+        await callers.call("b")
+    await callers.next(9)
+    assert Counter(callers.served) == {"a": 5, "b": 5}
+
+    queue.resize(slots=1, room=100, wait_s=60.0, weights={"b": 4.0})
+    await callers.next(50)
+
+    # Whose turn it is next was settled by the weights before.
+    assert 39 <= Counter(callers.served[10:])["b"] <= 41
+    await callers.stop()
+
+
+@pytest.mark.parametrize("wrong", [{"slots": 0}, {"room": -1}, {"weights": {"t": 0.0}}, {"weights": {"t": float("nan")}}], ids=str)
+@clocked
+async def test_bounds_that_cannot_be_change_nothing(wrong: dict[str, Any]) -> None:
+    queue = admission(slots=1, room=1)
+    callers = Callers(queue)
+    await callers.call("t")
+    bounds: dict[str, Any] = {"slots": 3, "room": 9, "wait_s": 1.0, "weights": {}}
+
+    with pytest.raises(ValueError, match=r"slots|weight"):
+        queue.resize(**bounds | wrong)
+
+    for _ in range(2):
+        await callers.call("t")
+    assert (queue.running, queue.waiting, len(callers.refused)) == (1, 1, 1)
+    await asyncio.sleep(2.0)
+    assert queue.waiting == 1
+    await callers.stop()
 
 
 @clocked

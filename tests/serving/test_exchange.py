@@ -9,6 +9,7 @@ import pytest
 from gateway.config.schema import Backend as Spec
 from gateway.pool.backend import Backend, backend
 from gateway.pool.transport import Broken, TimedOut
+from gateway.serving.call import UpstreamCall
 from gateway.serving.exchange import Exchange
 from gateway.serving.patience import DeadlinePassed, Patience
 from gateway.wire.encoding import Inflater
@@ -48,9 +49,14 @@ def engine() -> Backend:
     return backend("b", spec, "http://127.0.0.1:1")
 
 
-def opened(upstream: Upstream, inflate: Inflater | None = None, idle_s: float | None = None) -> Exchange:
-    exchange = Exchange(engine(), Patience())
-    exchange.opened(upstream, inflate, idle_s)
+def made(bears_s: float | None = None) -> Exchange:
+    backend = engine()
+    return Exchange(backend, UpstreamCall("b", "m", 0.0), backend.timeouts, Patience(), bears_s)
+
+
+def opened(upstream: Upstream, inflate: Inflater | None = None, bears_s: float | None = None) -> Exchange:
+    exchange = made(bears_s)
+    exchange.opened(upstream, inflate)
     return exchange
 
 
@@ -97,18 +103,18 @@ def test_closing_early_drops_the_socket_and_gives_the_slot_back_once() -> None:
 
 def test_an_exchange_that_never_got_an_answer_gives_its_slot_back() -> None:
     async def main() -> None:
-        exchange = Exchange(engine(), Patience())
+        exchange = made()
         exchange.close()
         assert exchange.backend.in_flight == 0
 
     run(main())
 
 
-@pytest.mark.parametrize(("idle_s", "silence"), [(None, 10.0), (3.0, 3.0), (60.0, 10.0)])
-def test_silence_is_borne_as_long_as_both_ends_bear_it(idle_s: float | None, silence: float) -> None:
+@pytest.mark.parametrize(("bears_s", "silence"), [(None, 10.0), (3.0, 3.0), (60.0, 10.0)])
+def test_silence_is_borne_as_long_as_both_ends_bear_it(bears_s: float | None, silence: float) -> None:
     async def main() -> None:
         upstream = Upstream(b"a", 1_000.0, b"b")
-        exchange = opened(upstream, idle_s=idle_s)
+        exchange = opened(upstream, bears_s=bears_s)
         await exchange.read()
         with pytest.raises(TimedOut):
             await exchange.read()

@@ -132,6 +132,50 @@ def test_a_line_is_long_for_its_weight() -> None:
     assert queue.shed("new") == "light"
 
 
+def test_new_weights_count_from_the_next_turn_on() -> None:
+    """Who waits keeps the place it has, and who comes has the new weight too."""
+    queue: FairQueue[str] = FairQueue({"a": 3.0})
+    for _ in range(100):
+        queue.push("a", "a")
+        queue.push("b", "b")
+    assert Counter(drain(queue, 40)) == {"a": 30, "b": 10}
+
+    queue.reweigh({"b": 3.0, "c": 4.0})
+
+    assert Counter(drain(queue, 40)) == {"a": 10, "b": 30}
+    for _ in range(40):
+        queue.push("c", "c")
+    assert Counter(drain(queue, 40)) == {"a": 5, "b": 15, "c": 20}
+
+
+def test_new_weights_decide_which_line_is_the_longest() -> None:
+    queue: FairQueue[str] = FairQueue({})
+    for number in range(4):
+        queue.push("a", f"a{number}")
+    for number in range(3):
+        queue.push("b", f"b{number}")
+
+    queue.reweigh({"a": 4.0})
+
+    assert queue.shed("new") == "b2"
+    assert queue.shed("b") is None  # 3 against 4 / 4
+    queue.reweigh({"b": 4.0})
+    assert queue.shed("b") == "a3"
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, float("nan"), float("inf")])
+def test_weights_that_cannot_be_change_nothing(weight: float) -> None:
+    queue: FairQueue[str] = FairQueue({"a": 3.0})
+    for _ in range(40):
+        queue.push("a", "a")
+        queue.push("b", "b")
+
+    with pytest.raises(ValueError, match="weight"):
+        queue.reweigh({"a": 1.0, "b": weight})
+
+    assert Counter(drain(queue, 40)) == {"a": 30, "b": 10}
+
+
 def test_memory_does_not_grow_with_what_has_left() -> None:
     queue: FairQueue[str] = FairQueue({})
     queue.push("t", "stays")
@@ -204,7 +248,9 @@ def test_forgetting_tenants_changes_nothing_for_those_that_wait() -> None:
 WEIGHTS = {"a": 1, "b": 1, "c": 2, "d": 4}
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["push", "push", "push", "pop", "pop", "remove", "shed", "tidy"]), st.sampled_from("abcd"), st.integers(0, 99)
+        st.sampled_from(["push", "push", "push", "pop", "pop", "remove", "shed", "tidy", "reweigh"]),
+        st.sampled_from("abcd"),
+        st.integers(0, 99),
     ),
     min_size=20,
     max_size=150,
@@ -232,6 +278,9 @@ def test_it_does_as_the_formula_says(steps: list[tuple[str, str, int]]) -> None:
             model.remove(*gone)
         elif step == "tidy":
             queue._tidy()  # it happens by itself once there are many tenants, and must change nothing
+        elif step == "reweigh":
+            model.weights = {name: 1 << (draw + each) % 3 for each, name in enumerate("abcd")}
+            queue.reweigh(model.weights)
         elif step == "shed":
             allowed = model.shed(tenant)
             out = queue.shed(tenant)

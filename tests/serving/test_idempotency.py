@@ -145,3 +145,52 @@ async def test_every_repeat_is_accounted_once(gateway: Running, client: httpx.As
     assert (await first).status_code == 200
     await gateway.until_settled(4)
     assert sorted(str(each.outcome) for each in gateway.settled[2:]) == ["client_closed", "ok"]
+
+
+async def test_other_processes_are_asked_before_it_runs() -> None:
+    """What another one has is given as a repeat is, and kept; what none has runs here."""
+    asked: list[tuple[str, bytes]] = []
+    theirs = Answer(200, [(b"x-request-id", b"first")], b"theirs")
+
+    async def claim(caller: str, key: bytes, _digest: bytes) -> Answer | None:
+        asked.append((caller, key))
+        return theirs if key == b"known" else None
+
+    async def run() -> Answer:
+        return Answer(200, [], b"ours")
+
+    idempotency = Idempotency(claim=claim)
+    for _ in range(2):
+        replayed = await idempotency.once("dev", b"known", ("POST /v1/x", b"{}"), run)
+        assert (replayed.body, replayed.headers) == (b"theirs", [(b"x-request-id", b"first"), (b"x-trilemma-replayed", b"true")])
+    ours = await idempotency.once("dev", b"new", ("POST /v1/x", b"{}"), run)
+    assert (ours.body, ours.headers) == (b"ours", [])
+    assert asked == [("dev", b"known"), ("dev", b"new")]
+
+
+async def test_what_another_process_is_told_that_asks() -> None:
+    go = asyncio.Event()
+    digests: list[bytes] = []
+
+    async def claim(_caller: str, _key: bytes, digest: bytes) -> Answer | None:
+        digests.append(digest)
+        return None
+
+    async def run() -> Answer:
+        await go.wait()
+        return Answer(200, [], b"ours")
+
+    idempotency = Idempotency(claim=claim)
+    assert await idempotency.kept("dev", b"k", b"digest") is None
+    running = asyncio.create_task(idempotency.once("dev", b"k", ("POST /v1/x", b"{}"), run))
+    await asyncio.sleep(0)
+    with pytest.raises(ApiError) as refused:
+        await idempotency.kept("dev", b"k", b"another request")
+    assert refused.value.status == 409
+    waiting = asyncio.create_task(idempotency.kept("dev", b"k", digests[0]))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    go.set()
+    await running
+    kept = await waiting
+    assert kept is not None and kept.body == b"ours"

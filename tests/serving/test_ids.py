@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.serving.ids import DecisionIds, request_id
+from gateway.serving.ids import DecisionIds, minted_at, request_id
 
 NOON = 1_772_000_000_123_456_789  # ns
 
@@ -51,6 +51,24 @@ def test_the_tag_is_keyed_over_id_and_tenant() -> None:
 
     assert minted[33:] == hashlib.blake2b(minted[:32].encode() + b"acme", digest_size=6, key=key).hexdigest()
     assert minted[33:] != hashlib.blake2b(minted[:32].encode() + b"other", digest_size=6, key=key).hexdigest()
+
+
+def test_what_is_genuine() -> None:
+    """For the tenant that it was minted for, by whoever has the secret; whatever was changed in it shows."""
+    ids, replica, stranger = (DecisionIds(secret) for secret in (b"secret", b"secret", b"guess"))
+    minted = ids.mint("acme")
+    assert replica.is_genuine(minted, "acme")
+    assert not replica.is_genuine(minted, "other")
+    assert not replica.is_genuine(minted, "")
+    assert not stranger.is_genuine(minted, "acme")
+    for at, letter in enumerate(minted):
+        assert not ids.is_genuine(minted[:at] + ("0" if letter != "0" else "1") + minted[at + 1 :], "acme")
+    for other in ("", minted[:-1], minted + "0", minted.upper(), minted + "\n", "é" * 45):
+        assert not ids.is_genuine(other, "acme")
+
+
+def test_an_id_tells_when_its_request_came() -> None:
+    assert minted_at(DecisionIds(b"secret", clock=lambda: NOON).mint("t")) == 1_772_000_000.123
 
 
 def test_without_a_secret_each_process_has_its_own() -> None:

@@ -35,6 +35,12 @@ def test_the_body_is_read() -> None:
     assert asked(body) == Options(policy="split", strategy="single", deadline_ms=1500, session_id="s", tags={"team": "a"})
 
 
+def test_what_becomes_of_the_request_is_read() -> None:
+    found = asked({"learn": False, "dry_run": True, "include": ["decision", "candidates"]})
+    assert (found.learn, found.dry_run, found.include) == (False, True, ["decision", "candidates"])
+    assert asked({"learn": None, "dry_run": None, "include": None}) == Options()
+
+
 def test_a_header_wins_over_the_body_and_leaves_the_rest() -> None:
     body = {"policy": "split", "strategy": "vote", "deadline_ms": 1500}
 
@@ -62,6 +68,10 @@ def test_a_header_wins_over_the_body_and_leaves_the_rest() -> None:
         ({"tags": ["a"]}, "trilemma.tags", "caller_invalid_value"),
         ({"tags": {"a": 1}}, "trilemma.tags[...]", "caller_invalid_value"),
         ({"tags": {str(i): "x" for i in range(17)}}, "trilemma.tags", "caller_invalid_value"),
+        ({"learn": 0}, "trilemma.learn", "caller_invalid_value"),
+        ({"dry_run": "true"}, "trilemma.dry_run", "caller_invalid_value"),
+        ({"include": "decision"}, "trilemma.include", "caller_invalid_value"),
+        ({"include": ["everything"]}, "trilemma.include[0]", "caller_invalid_value"),
     ],
 )
 def test_what_is_wrong_is_named(body: Any, param: str, code: str) -> None:

@@ -211,6 +211,127 @@ async def test_one_timer_serves_all_waits_and_closing_clears_it() -> None:
 
 
 @clocked
+async def test_a_call_has_its_own_time_over_all_its_waits() -> None:
+    patience = Patience(deadline=1_000.0)
+    patience.begin_call(5.0)
+    await wait(patience, 4.0, 3.0)
+    assert not patience.call_is_over
+
+    with pytest.raises(TimedOut):
+        await wait(patience, 4.0, 60.0)
+
+    assert (now(), patience.call_is_over) == (5.0, True)
+    with pytest.raises(TimedOut):  # nothing more begins, not even what would not wait
+        await wait(patience, 4.0, 0.0)
+    patience.close()
+    assert timers() == []
+
+
+@clocked
+async def test_a_wait_that_is_too_long_is_no_end_of_the_call() -> None:
+    patience = Patience()
+    patience.begin_call(5.0)
+    with pytest.raises(TimedOut):
+        await wait(patience, 2.0, 60.0)
+    assert (now(), patience.call_is_over) == (2.0, False)
+    patience.close()
+
+
+@clocked
+async def test_the_next_call_has_time_of_its_own() -> None:
+    patience = Patience()
+    patience.begin_call(5.0)
+    await wait(patience, 100.0, 4.0)
+    patience.close()
+    assert not patience.call_is_over
+    await wait(patience, 100.0, 50.0)  # between two calls, as in a queue: no call's time
+
+    patience.begin_call(5.0)
+    with pytest.raises(TimedOut):
+        await wait(patience, 100.0, 60.0)
+    assert now() == 59.0
+    patience.close()
+
+
+@clocked
+async def test_a_call_that_begins_anew_need_not_be_closed_first() -> None:
+    """Longer or shorter than what was left of the one before."""
+    patience = Patience()
+    patience.begin_call(10.0)
+    await wait(patience, 100.0, 1.0)  # leaves a timer for the time 10
+    patience.begin_call(2.0)
+    with pytest.raises(TimedOut):
+        await wait(patience, 100.0, 60.0)
+    assert now() == 3.0
+    patience.begin_call(20.0)
+    await wait(patience, 100.0, 15.0)
+    assert now() == 18.0
+    patience.close()
+
+
+@pytest.mark.parametrize("deadline", [3.0, 5.0])
+def test_the_deadline_counts_before_the_call_s_time(deadline: float) -> None:
+    async def main() -> None:
+        patience = Patience(deadline)
+        patience.begin_call(5.0)
+        with pytest.raises(DeadlinePassed):
+            await wait(patience, 100.0, 60.0)
+        assert now() == deadline
+        with pytest.raises(DeadlinePassed):
+            await wait(patience, 100.0, 0.0)
+        patience.close()
+
+    run(main())
+
+
+@clocked
+async def test_another_task_goes_on_waiting() -> None:
+    """It is cancelled from then on, and the one before no more; deadline and call stay what they were."""
+    patience = Patience(deadline=9.0)
+    patience.begin_call(6.0)
+    await wait(patience, 100.0, 1.0)
+
+    async def reads_on() -> list[float]:
+        patience.adopt()
+        ends = []
+        for _ in range(2):
+            with pytest.raises(TimedOut):
+                await wait(patience, 2.0, 60.0)
+            ends.append(now())
+        with pytest.raises(TimedOut):
+            await wait(patience, 100.0, 60.0)
+        ends.append(now())
+        patience.close()
+        with pytest.raises(DeadlinePassed):
+            await wait(patience, 100.0, 60.0)
+        return [*ends, now()]
+
+    task = asyncio.create_task(reads_on())
+    await asyncio.sleep(20.0)  # not within the patience: nobody disturbs it
+    assert await task == [3.0, 5.0, 6.0, 9.0]
+    assert asyncio.current_task().cancelling() == task.cancelling() == 0  # type: ignore[union-attr]
+    patience.close()
+
+
+@clocked
+async def test_without_any_bound_there_is_no_timer() -> None:
+    """One that is never due would keep the task, and all that it holds, for ever."""
+    patience = Patience()
+    with patience.within(math.inf):
+        assert timers() == []
+    with patience.within(5.0):
+        assert timers() == [5.0]
+    await asyncio.sleep(1.0)
+    with patience.within(math.inf):
+        await asyncio.sleep(10.0)
+    assert now() == 11.0
+    assert timers() == []
+    with pytest.raises(TimedOut):
+        await wait(patience, 2.0, 60.0)
+    assert now() == 13.0
+
+
+@clocked
 async def test_patience_of_one_task_does_not_touch_another() -> None:
     async def impatient() -> float:
         patience = Patience()

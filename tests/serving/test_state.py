@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from gateway.config.load import parse
 from gateway.config.schema import Config
+from gateway.engines.base import ModelInfo
 from gateway.serving.state import RealModel, State, VirtualModel, build
 from gateway.wire.errors import ApiError
 from gateway.wire.usage import Rates
@@ -126,6 +128,130 @@ def test_a_reload_keeps_the_counts_of_what_did_not_change() -> None:
     assert after.backends["b"] is not before.backends["b"]
     assert after.backends["b"].in_flight == 0
     assert before.backends["b"].in_flight == 2
+
+
+def test_a_backend_whose_section_changed_is_the_engine_it_was_unless_it_is_another_now() -> None:
+    """Else a reload would make a gateway unready, and take a model that is not the one of before for the right one."""
+    before = state(config())
+    a = before.backends["a"]
+    a.answered = True
+    backends = {name: {"url": spec.url, "models": dict(spec.models)} for name, spec in config().backends.items()}
+    for change, same in (
+        ({"weight": 2.0}, True),
+        ({"key": "rotated"}, True),
+        ({"url": "http://elsewhere"}, False),
+        ({"engine": "vllm"}, False),
+    ):
+        after = state(config(backends={**backends, "a": backends["a"] | change}), before).backends["a"]
+        assert after is not a
+        assert (after.answered, after.fingerprints is a.fingerprints, after.cards is a.cards) == (same, same, same)
+
+
+# -- who stands in, and how long calls may take
+
+
+def four(**sections: Any) -> State:
+    """Models a to d on a backend each, and what is said of them."""
+    backends = {f"on-{name}": {"url": f"http://{name}", "models": {name: name}} for name in "abcd"}
+    return state(config(backends=backends, **{"policies": {}, "virtual_models": {}, **sections}))
+
+
+def stand_ins(route: object) -> list[str]:
+    assert isinstance(route, RealModel)
+    return [each.public for each in route.stand_ins]
+
+
+def test_nearer_models_stand_in_first_each_once() -> None:
+    models = {"a": {"fallbacks": ["b", "see"]}, "b": {"fallbacks": ["d"]}, "c": {"aliases": ["see"], "fallbacks": ["d", "b"]}}
+    names = four(models=models).names
+
+    assert [stand_ins(names[name]) for name in "abcd"] == [["b", "c", "d"], ["d"], ["d", "b"], []]
+    assert stand_ins(names["see"]) == ["d", "b"]
+
+
+def test_behind_a_virtual_model_the_baseline_and_the_other_plans_stand_in_too() -> None:
+    plans = {"one": {"model": "a"}, "two": {"model": "b"}, "again": {"model": "a"}, "last": {"model": "c"}}
+    virtual = {"v": {"policy": "split", "plans": plans, "baseline": "last"}}
+    policies = {"split": {"type": "weighted"}}
+    names = four(models={"a": {"fallbacks": ["d"]}}, virtual_models=virtual, policies=policies).names
+
+    route = names["v"]
+    assert isinstance(route, VirtualModel)
+    assert [model.public for model in route.models] == ["a", "b", "a", "c"]
+    assert [stand_ins(model) for model in route.models] == [["d", "c", "b"], ["c", "a"], ["d", "c", "b"], ["a", "b"]]
+    assert stand_ins(names["a"]) == ["d"], "asked for by its own name it is as before"
+
+
+def test_bounds_are_those_of_the_narrowest_place_that_gives_them() -> None:
+    backends = {
+        "x": {"url": "http://x", "models": {"a": "a", "b": "b"}, "timeouts": {"connect_s": 1, "first_byte_s": 1, "idle_s": 1}},
+        "y": {"url": "http://y", "models": {"a": "a"}, "timeouts": {"connect_s": 2}},
+    }
+    models = {"a": {"fallbacks": ["b"], "timeouts": {"first_byte_s": 30, "idle_s": 0.5}}}
+    virtual = {"v": {"policy": "fixed", "plans": {"p": {"model": "a"}}, "timeouts": {"idle_s": 9, "total_s": 70}}}
+    names = state(config(backends=backends, models=models, policies={}, virtual_models=virtual)).names
+
+    def bounds(model: RealModel, name: str) -> tuple[float, float, float, float]:
+        limits = model.limits[name]
+        return limits.connect_s, limits.first_byte_s, limits.idle_s, limits.total_s
+
+    one, behind = names["a"], names["v"]
+    assert isinstance(one, RealModel) and isinstance(behind, VirtualModel)
+    assert (bounds(one, "x"), bounds(one, "y")) == ((1, 30, 0.5, 3_600), (2, 30, 0.5, 3_600))
+    assert (bounds(behind.models[0], "x"), bounds(behind.models[0], "y")) == ((1, 30, 9, 70), (2, 30, 9, 70))
+    assert bounds(behind.models[0].stand_ins[0], "x") == (1, 1, 9, 70)
+    assert bounds(one.stand_ins[0], "x") == (1, 1, 1, 3_600)
+
+
+@pytest.mark.parametrize(("context", "held"), [(None, 2_000), (500, 500), (9_000, 9_000)])
+def test_what_a_model_holds_is_as_configured_or_as_the_engines_say(context: int | None, held: int) -> None:
+    """Of several replicas what the smallest holds; of one that does not say, nothing is known."""
+    backends = {name: {"url": f"http://{name}", "models": {"a": "org/A"}} for name in "xyz"}
+    built = state(config(backends=backends, models={"a": {"context": context}}, policies={}, virtual_models={}))
+    model = built.names["a"]
+    assert isinstance(model, RealModel)
+    assert model.held_context() == context
+
+    for name, length in (("x", 4_000), ("y", 2_000), ("z", None)):
+        built.backends[name].cards["org/A"] = ModelInfo("org/A", length, {})
+        built.backends[name].cards["other"] = ModelInfo("other", 1, {})
+    assert model.held_context() == held
+
+
+def test_a_reload_keeps_queues_and_what_is_known_of_waits_and_changes_no_bound_by_itself() -> None:
+    def made(slots: int, **hedge: float) -> Config:
+        return config(models={"small": {"queue": {"slots": slots}, "hedge": hedge}}, policies={}, virtual_models={})
+
+    def route(of: State) -> RealModel:
+        found = of.names["small"]
+        assert isinstance(found, RealModel) and found.admission is not None
+        return found
+
+    before = state(made(1, share=0.1))
+    same = state(made(3, share=0.1), before)
+    assert route(same).admission is route(before).admission
+    assert route(same).hedging is route(before).hedging
+    assert route(state(made(3, share=0.2), same)).hedging is not route(same).hedging
+    admission = route(same).admission
+    assert admission is not None
+
+    async def taken() -> int:
+        async with asyncio.timeout(5):
+            slots = [await admission.enter("t")]
+            while len(slots) < 9:
+                task = asyncio.ensure_future(admission.enter("t"))
+                await asyncio.sleep(0)
+                if not task.done():
+                    task.cancel()
+                    break
+                slots.append(task.result())
+        for slot in slots:
+            slot.release()
+        return len(slots)
+
+    assert asyncio.run(taken()) == 1
+    same.take_up()
+    assert asyncio.run(taken()) == 3
 
 
 def test_a_managed_backend_is_where_it_was_started() -> None:

@@ -95,6 +95,44 @@ def sent(pieces: list[bytes], *, strip: bool, needs_done: bool = True) -> tuple[
     return out + relay.close(), relay
 
 
+EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
+
+
+@pytest.mark.parametrize("size", [1, len(EVENT) - 1, len(EVENT), len(EVENT) + 1, 3 * len(EVENT), 1_000_000])
+def test_every_event_counts_however_many_come_at_once(size: int) -> None:
+    """What a caller was sent is guessed from it when the backend never tells."""
+    stream = EVENT * 20 + b"data: [DONE]\n\n"
+    _, relay = sent([stream[at : at + size] for at in range(0, len(stream), size)], strip=True)
+
+    assert (relay.events, relay.usage) == (21, None)
+
+
+MESSAGES = (
+    b"event: message_start\n"
+    b'data: {"type":"message_start","message":{"usage":{"input_tokens":9,"cache_read_input_tokens":2,"output_tokens":1}}}\n\n',
+    b'event: content_block_delta\ndata: {"type":"content_block_delta","delta":{"text":"a"}}\n\n',
+    b'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":4}}\n\n',
+)
+
+
+def test_messages_tells_of_the_prompt_first_and_of_the_answer_last() -> None:
+    out, relay = sent(list(MESSAGES), strip=False, needs_done=False)
+
+    assert out == b"".join(MESSAGES)
+    assert relay.usage == Usage(prompt=11, cached=2, completion=4)
+    _, broken_off = sent(list(MESSAGES[:2]), strip=False, needs_done=False)
+    assert (broken_off.usage, broken_off.begun) == (None, Usage(prompt=11, cached=2, completion=1))
+
+
+def test_responses_tells_at_its_end() -> None:
+    created = b'event: response.created\ndata: {"type":"response.created","response":{"usage":null}}\n\n'
+    completed = b'data: {"type":"response.completed","response":{"usage":{"input_tokens":9,"output_tokens":4,"total_tokens":13}}}\n\n'
+    out, relay = sent([created, completed], strip=False, needs_done=False)
+
+    assert out == created + completed
+    assert relay.usage == Usage(prompt=9, completion=4)
+
+
 def cut_short(items: list[Item]) -> bool:
     """Whether such a stream, which needs a `[DONE]`, ended before its answer did."""
     told = any(item.done or item.error for item in items)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.wire.usage import Rates, Usage, parse_usage, read_answer
+from gateway.wire.usage import Rates, Usage, estimated, parse_usage, read_answer
 
 FUZZ = settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 RATES = Rates(input=1.0, cached_input=0.1, output=2.0)
@@ -73,6 +73,10 @@ def test_a_cost_lies_between_all_cached_and_none(prompt: int, cached: int, compl
         ({"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": None}, Usage(prompt=5, completion=1)),
         ({"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": [9]}, Usage(prompt=5, completion=1)),
         ({"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": "x"}}, Usage(prompt=5, completion=1)),
+        # Messages counts what was in the cache beside its prompt.
+        ({"input_tokens": 20, "output_tokens": 7, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 3}, Usage(123, 100, 7)),
+        ({"input_tokens": 20, "output_tokens": 7, "cache_read_input_tokens": 0}, Usage(20, 0, 7)),
+        ({"input_tokens": 20, "output_tokens": 7, "cache_read_input_tokens": None}, Usage(20, 0, 7)),
         ({"prompt_tokens": 5, "completion_tokens": -1}, Usage(prompt=5)),
         ({"prompt_tokens": True, "completion_tokens": 2}, Usage(completion=2)),
         ({"prompt_tokens": 1e15, "completion_tokens": 2}, Usage(completion=2)),
@@ -133,6 +137,43 @@ def test_what_an_answer_says(data: bytes, is_error: bool, is_summary: bool) -> N
 
     assert answer is not None
     assert (answer.is_error, answer.is_summary) == (is_error, is_summary)
+
+
+@pytest.mark.parametrize(
+    ("data", "usage", "begun"),
+    [
+        (b'{"type":"response.completed","response":{"id":"r","usage":{"input_tokens":9,"output_tokens":4}}}', Usage(9, 0, 4), None),
+        (b'{"type":"response.created","response":{"usage":null}}', None, None),
+        (b'{"type":"response.created","response":{}}', None, None),
+        (b'{"type":"message_start","message":{"usage":{"input_tokens":9,"output_tokens":1}}}', None, Usage(9, 0, 1)),
+        (b'{"type":"message_delta","delta":{},"usage":{"output_tokens":4}}', Usage(0, 0, 4), None),
+        (b'{"message":"usage","usage":{"prompt_tokens":1}}', Usage(1), None),
+        (b'{"message":"usage"}', None, None),
+        (b'{"message":{"usage":{"prompt_tokens":1}},"choices":[]}', None, None),
+        (b'{"response":{"usage":"much"},"message":[{"usage":{"prompt_tokens":1}}]}', None, None),
+        (b'{"response":{"usage":' + b"[" * 10_000 + b"]" * 10_000 + b"}}", None, None),
+    ],
+)
+def test_where_other_formats_tell(data: bytes, usage: Usage | None, begun: Usage | None) -> None:
+    """Responses in the response that an event holds, Messages of the prompt when the answer begins and of the answer when it ends."""
+    answer = read_answer(data)
+
+    assert (usage, begun) == (None, None) if answer is None else (answer.usage, answer.begun) == (usage, begun)
+
+
+@pytest.mark.parametrize(
+    ("prompt_bytes", "events", "begun", "guess"),
+    [
+        (0, 1, None, Usage(0, 0, 1)),
+        (1, 3, None, Usage(1, 0, 3)),
+        (400, 20, None, Usage(100, 0, 20)),
+        (401, 20, None, Usage(101, 0, 20)),
+        (400, 20, Usage(7, 5, 1), Usage(7, 5, 20)),
+    ],
+)
+def test_a_guess(prompt_bytes: int, events: int, begun: Usage | None, guess: Usage) -> None:
+    """An event is a token, and four bytes of prompt are one, unless the backend told of the prompt."""
+    assert estimated(prompt_bytes, events, begun) == guess
 
 
 @pytest.mark.parametrize("data", [b"", b"[DONE]", b"[]", b"null", b'{"usage":', b"<html>", b'{"x":' + b"[" * 10_000 + b"]" * 10_000 + b"}"])
