@@ -12,13 +12,19 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.serving.call import Answer, Call, StreamBroken
-from gateway.serving.life import Gateway, admit, answered, draining, open_receipt, refuse, serve, stopped
+from gateway.serving.call import Answer, Call, Receipt, StreamBroken
+from gateway.serving.life import Gateway, admit, answered, draining, fault, open_receipt, refuse, serve, stopped
 from gateway.wire import headers as wire_headers
 from gateway.wire.errors import ApiError
 
+DROP: Final = "trilemma.drop"
+"""The extension of an ASGI scope that ends the connection after what was written, without an end to the answer."""
+
 # Digits of a content-length; with more of them Python's int() may refuse.
 _LONGEST_LENGTH: Final = 19
+# What FastAPI's routes answer.
+_ROUTED: Final = ("/v1/models", "/v1/decisions/")
+_ENDPOINTS: Final = ("/v1/route", "/v1/feedback")
 
 
 class ClientGone(Exception):
@@ -35,24 +41,26 @@ class Lane:
         """ASGI."""
         if scope["type"] == "http":
             path: str = scope["path"]
-            if path.startswith("/v1/") and not path.startswith("/v1/models"):
+            if path.startswith("/v1/") and not path.startswith(_ROUTED) and path not in _ENDPOINTS:
                 await handle(scope["state"]["gateway"], scope, receive, send)
                 return
         await self._rest(scope, receive, send)
 
 
-async def handle(gateway: Gateway, scope: Scope, receive: Receive, send: Send) -> None:
-    """One inference request, from its head to the last byte of its answer."""
+async def handle(gateway: Gateway, scope: Scope, receive: Receive, send: Send, dry_run_of: str | None = None) -> None:
+    """One inference request, from its head to the last byte of its answer. dry_run_of: the path on which it is only tried."""
     raw: bytes | None = scope.get("raw_path")
     call = Call(
         method=scope["method"],
         # Undecoded: what a percent sign hides is never resolved, here or behind.
-        path=scope["path"] if raw is None else raw.decode("latin-1"),
+        path=dry_run_of or (scope["path"] if raw is None else raw.decode("latin-1")),
         query=scope["query_string"],
         headers=scope["headers"],
         received=time.perf_counter(),
+        peer=scope.get("client"),
     )
     receipt = open_receipt(gateway, call)
+    receipt.dry_run = dry_run_of is not None
     try:
         admit(gateway, call, receipt)
         body = await _body(call, receive, gateway.state.config.server.max_body_bytes)
@@ -61,18 +69,23 @@ async def handle(gateway: Gateway, scope: Scope, receive: Receive, send: Send) -
         if wire_headers.first(call.headers, b"expect") is not None:
             # The body may come or not, so what follows on this connection could be either.
             refused.headers.append((b"connection", b"close"))
-        await _send(refused, send)
+        await _send(refused, receipt, scope, send)
         return
     except ClientGone:
         receipt.outcome = "client_closed"
         gateway.settle(receipt)
+        return
+    except asyncio.CancelledError:
+        if not gateway.draining:
+            raise
+        await _send(refuse(gateway, receipt, draining()), receipt, scope, send)  # the server stops, and waits no longer for the body
         return
     watch = _Watch()
     watcher = asyncio.get_running_loop().create_task(watch.run(receive))
     answer: Answer | None = None
     try:
         answer = await answered(gateway, receipt, serve(gateway, call, receipt, body))
-        await _send(answer, send, lambda: gateway.draining and not watch.gone)
+        await _send(answer, receipt, scope, send, lambda: gateway.draining and not watch.gone)
     except asyncio.CancelledError:
         if watch.gone:
             if watch.task.uncancel() > 0:
@@ -80,13 +93,15 @@ async def handle(gateway: Gateway, scope: Scope, receive: Receive, send: Send) -
         elif not gateway.draining:
             raise
         elif answer is None:  # the server stops, and waits no longer
-            await _send(stopped(receipt), send)
+            await _send(stopped(receipt), receipt, scope, send)
+        else:  # nor for a caller that reads too slowly
+            _drop(scope)
     finally:
         watch.over = True
         watcher.cancel()
 
 
-async def _send(answer: Answer, send: Send, stopping: Callable[[], bool] = lambda: False) -> None:
+async def _send(answer: Answer, receipt: Receipt, scope: Scope, send: Send, stopping: Callable[[], bool] = lambda: False) -> None:
     """stopping: whether a cancellation is the server's, that stops and waits no longer."""
     stream = answer.stream
     if stream is None:
@@ -103,31 +118,48 @@ async def _send(answer: Answer, send: Send, stopping: Callable[[], bool] = lambd
     except asyncio.CancelledError:
         if not stopping():
             raise
-        if last := stream.cut(draining()):
-            await send({"type": "http.response.body", "body": last, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
+        await _cut(stream.cut(draining()), scope, send)
     except StreamBroken:
-        return  # an unfinished response: the server drops the connection, which is all the caller can be told
+        _drop(scope)
+    except Exception as error:
+        await _cut(stream.cut(fault(receipt, error)), scope, send)
     finally:
         stream.close()
+
+
+async def _cut(last: bytes, scope: Scope, send: Send) -> None:
+    """Ends a stream early: with its last words, where its format has some."""
+    if last:
+        await send({"type": "http.response.body", "body": last, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+    else:
+        _drop(scope)
+
+
+def _drop(scope: Scope) -> None:
+    """Leaves the answer unfinished: the connection ends, which is all the caller can be told. A server that cannot be asked to sees it
+    for itself."""
+    drop = scope.get("extensions", {}).get(DROP)
+    if drop is not None:
+        drop()
 
 
 async def _body(call: Call, receive: Receive, limit: int) -> bytes:
     """The whole body, at most `limit` bytes. Raises ApiError 413, ClientGone."""
     length = wire_headers.first(call.headers, b"content-length")
     if length is not None and (len(length) > _LONGEST_LENGTH or int(length) > limit):
-        raise _too_large(limit)
+        raise too_large(limit)
     message = await receive()
     body: bytes = message.get("body", b"")
     if message["type"] == "http.request" and not message.get("more_body"):
         if len(body) > limit:
-            raise _too_large(limit)
+            raise too_large(limit)
         return body
     parts = [body]
     size = len(body)
     while message["type"] == "http.request":
         if size > limit:
-            raise _too_large(limit)
+            raise too_large(limit)
         if not message.get("more_body"):
             return b"".join(parts)
         message = await receive()
@@ -136,7 +168,8 @@ async def _body(call: Call, receive: Receive, limit: int) -> bytes:
     raise ClientGone
 
 
-def _too_large(limit: int) -> ApiError:
+def too_large(limit: int) -> ApiError:
+    """What is told of a body of more than `limit` bytes."""
     return ApiError(413, "caller_body_too_large", f"The request body is larger than {limit} bytes.")
 
 

@@ -10,8 +10,13 @@ from typing import Final
 import httptools
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState as UvicornState
 
+from gateway.http.hot import LONGEST, PATHS, HotCycle
+from gateway.http.lane import DROP
 from gateway.serving.ids import request_id
+from gateway.serving.life import Gateway
+from gateway.wire import headers as wire_headers
 from gateway.wire.errors import envelope
 
 # A head that came in one read may be as large as that read.
@@ -24,6 +29,12 @@ _MAX_PIPELINED: Final = 64
 _HEAD: Final = b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nx-request-id: %b\r\nconnection: close\r\n\r\n"
 
 
+class ServerState(UvicornState):
+    """What the connections of a server share. closing: each ends with the answer it gives."""
+
+    closing = False
+
+
 class Protocol(HttpToolsProtocol):
     """What differs from uvicorn's:
 
@@ -32,10 +43,16 @@ class Protocol(HttpToolsProtocol):
       many may wait;
     - a head has a largest size, and what stands still for the keep-alive time is given up: a head, a body, an answer that is not read;
     - the offer of another protocol is declined and the request served (RFC 9110, 7.8): Java's client offers h2c with its first request;
-    - trailers do not become headers (RFC 9110, 6.5.1).
+    - trailers do not become headers (RFC 9110, 6.5.1);
+    - an answer that cannot be finished ends with its connection (`DROP`), which is no fault of the application;
+    - while the server ends, who has sent nothing yet may still ask, and is answered;
+    - the plainest requests for inference go to the core without ASGI (hot.py). hot: whether they do.
     """
 
+    server_state: ServerState
+    hot = True
     _running: RequestResponseCycle | None = None
+    _waits: HotCycle | None = None
     _timer: asyncio.TimerHandle | None = None
     _looked: object = None
     _quiet = False
@@ -46,16 +63,21 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See asyncio.Protocol."""
         super().connection_made(transport)
+        self._extensions: dict[str, object] = {DROP: self._drop}
         self._timer = self.loop.call_later(self.timeout_keep_alive, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         if self._timer is not None:
             self._timer.cancel()
+        self._wait_no_longer()
         running = self._running
         if running is not None and not running.response_complete:
+            if isinstance(running, HotCycle):
+                running.leave()
             running.disconnected = True
             running.message_event.set()
+        self._extensions.clear()  # which leads back here
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -86,9 +108,72 @@ class Protocol(HttpToolsProtocol):
         """A request's head."""
         if len(self.pipeline) >= _MAX_PIPELINED:
             raise ValueError("too many requests wait")  # which the parser turns into an error of its own
-        HttpToolsProtocol.on_headers_complete(self)
+        if not self._takes_short_way():
+            HttpToolsProtocol.on_headers_complete(self)
+            if self.pipeline and isinstance(self._running, HotCycle) and sum(len(cycle.body) for cycle, _ in self.pipeline) < LONGEST:
+                self.flow.resume_reading()  # only who reads hears that the caller has left
+        if self.server_state.closing:
+            self.cycle.keep_alive = False
         self.headers = []  # where trailers go, unread
         self._unclaimed = -READ  # this read may hold the end of another request's body, and is counted whole
+
+    def on_message_complete(self) -> None:
+        """A request is whole."""
+        super().on_message_complete()
+        cycle, self._waits = self._waits, None
+        if cycle is None:
+            return
+        self._running = cycle
+        gateway: Gateway | None = self.app_state.get("gateway")
+        if gateway is None:
+            self._start_asgi_task(cycle, self.app)
+            return
+        cycle.task = task = self.loop.create_task(cycle.run(gateway, PATHS[self.url]))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
+
+    def _takes_short_way(self) -> bool:
+        """Whether the request is one that needs no ASGI; if so, it is set up for both ways, and begins when its body is here."""
+        before = self.cycle
+        path = PATHS.get(self.url) if self.hot else None
+        if path is None or self.expect_100_continue or self.server_state.closing or not (before is None or before.response_complete):
+            return False
+        parser = self.parser
+        if parser.get_method() != b"POST" or parser.get_http_version() != "1.1" or parser.should_upgrade():
+            return False
+        length = wire_headers.first(self.headers, b"content-length")
+        if length is None or len(length) > 9 or int(length) > LONGEST:
+            return False
+        scope = self.scope
+        scope["method"] = "POST"
+        scope["path"], scope["raw_path"], scope["query_string"] = path, self.url, b""
+        self._waits = HotCycle(
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=False,
+            keep_alive=parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        self.cycle = self._waits
+        return True
+
+    def _wait_no_longer(self) -> None:
+        """What becomes of a request whose body is not here yet is ASGI's business."""
+        cycle, self._waits = self._waits, None
+        if cycle is not None:
+            self._start_asgi_task(cycle, self.app)
+
+    def shutdown(self) -> None:
+        """The server ends."""
+        self._wait_no_longer()
+        if self.cycle is not None:
+            super().shutdown()
 
     def send_400_response(self, msg: str) -> None:
         """After bad framing, nothing on this connection can be trusted."""
@@ -159,4 +244,17 @@ class Protocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
+        cycle.scope["extensions"] = self._extensions  # type: ignore[typeddict-item]
         super()._start_asgi_task(cycle, app)
+
+    def _drop(self) -> None:
+        running = self._running
+        if running is not None and not running.response_complete:
+            running.disconnected = True  # or uvicorn takes the application to have forgotten the rest
+            self.transport.close()
+
+
+class AsgiOnly(Protocol):
+    """Nothing goes the short way."""
+
+    hot = False

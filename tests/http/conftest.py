@@ -29,17 +29,36 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
     return {"uvloop": uvloop.new_event_loop}
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The tests of a module with `LANES` run once for each of them: what a user gets does not depend on the way inside."""
+    lanes = getattr(metafunc.module, "LANES", ())
+    if lanes and "shared" in metafunc.fixturenames:
+        metafunc.parametrize("shared", lanes, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def sections() -> Mapping[str, Any]:
+    """More of the shared gateway's configuration; a module may have its own."""
+    return {}
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[MockBackend, Running]]:
-    """A mock that serves `mock-model`, and a gateway over it: `mock-model`, its alias `alias` and the virtual model `auto`."""
+async def shared(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, sections: Mapping[str, Any]
+) -> AsyncIterator[tuple[MockBackend, Running]]:
+    """A mock that serves `mock-model`, and a gateway over it: `mock-model`, its alias `alias` and the virtual model `auto`.
+
+    Its parameter is the lane that requests take (`running`); by default the one that users get.
+    """
     async with MockBackend(["mock-model"]) as mock:
         config = config_for(
             {"mock": {"url": mock.url, "engine": "vllm", "models": {"mock-model": "mock-model"}, "key": "sk-backend"}},
             models={"mock-model": {"aliases": ["alias"], "price": {"input": 1.0, "cached_input": 0.1, "output": 2.0}, "retry_wait_s": 0}},
             virtual_models={"auto": {"policy": "fixed", "plans": {"a": {"model": "mock-model"}}}},
             server={"max_body_bytes": 100_000},
+            **sections,
         )
-        async with running(config, tmp_path_factory.mktemp("state")) as run:
+        async with running(config, tmp_path_factory.mktemp("state"), getattr(request, "param", "hot")) as run:
             await until(lambda: not run.gateway.state.unanswered(), "the first probe's end")
             yield mock, run
 

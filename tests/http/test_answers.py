@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import logging
 import zlib
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tests.support.raw import wire
 from tests.support.running import Running, config_for, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+LANES = ("hot", "asgi", "fastapi")
 
 ERROR = '{"error": {"message":"as the backend said", "type":"BadRequestError","param":null, "code":400, "zz":[null]}}'
 WHOLE = (
@@ -107,10 +109,17 @@ async def test_a_very_large_answer_goes_on_as_it_comes(mock: MockBackend, client
     assert gateway.settled[0].outcome == "ok"
 
 
-async def test_a_very_large_answer_that_breaks_does_not_end_cleanly(mock: MockBackend, client: httpx.AsyncClient) -> None:
-    mock.script(Behaviour(path="/v1/embeddings", body_bytes=b"x" * (40 << 20), close_after_bytes=36 << 20))
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/rerank"])
+async def test_a_very_large_answer_that_breaks_does_not_end_cleanly(
+    mock: MockBackend, client: httpx.AsyncClient, gateway: Running, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    """The connection ends, which is all there is to say it with; and it is no fault of the gateway's, for its log."""
+    mock.script(Behaviour(path=path, body_bytes=b"x" * (40 << 20), close_after_bytes=36 << 20))
     with pytest.raises(httpx.RemoteProtocolError):
-        await client.post("/v1/embeddings", json={"model": "mock-model", "input": "a"})
+        await client.post(path, json={"model": "mock-model", "input": "a"})
+    await gateway.until_settled(1)
+    assert gateway.settled[0].outcome == "backend_error"
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 # -- statuses

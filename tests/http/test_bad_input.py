@@ -15,6 +15,7 @@ from tests.support.raw import wire
 from tests.support.running import KEY, Running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+LANES = ("hot", "asgi", "fastapi")
 
 JSON = {"content-type": "application/json"}
 HEAD = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n".encode()
@@ -218,7 +219,7 @@ REFUSED = {
     "a prefix of it": (f"authorization: Bearer {KEY[:-1]}",),
     "its digest": ("authorization: Bearer " + "a" * 64,),
     "a novel": ("authorization: Bearer " + "x" * 20_000,),
-    "in another header": (f"x-api-key: {KEY}",),
+    "in another header": (f"x-auth-token: {KEY}",),
 }
 
 

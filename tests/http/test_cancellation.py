@@ -22,6 +22,7 @@ from tests.support.running import Running
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+LANES = ("hot", "asgi", "fastapi")
 
 ASK = json.dumps(question(stream=True)).encode()
 WHOLE = json.dumps(question()).encode()

@@ -17,6 +17,7 @@ from tests.support.asking import ALWAYS, CHAT, MESSAGES, chunks, data, question
 from tests.support.running import Running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+LANES = ("hot", "asgi", "fastapi")
 
 ASK = question(stream=True)
 ASK_USAGE = question(stream=True, stream_options={"include_usage": True})

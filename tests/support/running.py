@@ -9,30 +9,37 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
+from starlette.types import Receive, Scope, Send
 
 from gateway.app import App, create_app
 from gateway.config.load import Loaded, load_checked
 from gateway.config.schema import Server as Settings
-from gateway.http.server import Server, listening
+from gateway.http.request_ids import RequestIds
+from gateway.http.server import Server
+from gateway.http.sockets import listening
 from gateway.serving.call import Receipt
 from gateway.serving.life import Gateway
 
+Lane = Literal["hot", "asgi", "fastapi"]
 KEY = "sk-test"
 DIGEST = hashlib.sha256(KEY.encode()).hexdigest()
 
 
 @dataclass
 class Running:
-    """url: without `/v1`. settled: the receipt of every ended request, in order. config: may be replaced; a reload reads it."""
+    """url: without `/v1`. settled: the receipt of every ended request, in order. config: may be replaced; a reload reads it.
+    file: the configuration's."""
 
     url: str
     app: App
     config: dict[str, Any]
     settled: list[Receipt]
+    file: Path
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    server: Server = field(init=False)
 
     @property
     def gateway(self) -> Gateway:
@@ -62,9 +69,21 @@ def config_for(backends: Mapping[str, Mapping[str, Any]], **sections: Any) -> di
     return {"version": 1, "server": server, "backends": dict(backends), "keys": [key]} | sections
 
 
+class _Routes:
+    """FastAPI's routes first; the paths that only the lane in front of them serves go there."""
+
+    def __init__(self, app: App) -> None:
+        self._lane = app.in_front
+        self._routes = RequestIds(app.api)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        routed = scope["type"] == "http" and scope["path"] in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
+        await (self._routes if routed else self._lane)(scope, receive, send)
+
+
 @asynccontextmanager
-async def running(config: dict[str, Any], state_dir: Path) -> AsyncIterator[Running]:
-    """Serves `config` until the block ends."""
+async def running(config: dict[str, Any], state_dir: Path, lane: Lane = "hot") -> AsyncIterator[Running]:
+    """Serves `config` until the block ends. lane: the way that plain requests go: hot, through ASGI, or as FastAPI's routes."""
     settled: list[Receipt] = []
     changed = asyncio.Event()
     run: Running
@@ -73,19 +92,24 @@ async def running(config: dict[str, Any], state_dir: Path) -> AsyncIterator[Runn
         settled.append(receipt)
         changed.set()
 
-    file = state_dir.with_suffix(".yaml")
+    written = ""
 
     def read() -> Loaded:
-        file.write_text(json.dumps(run.config))
-        return load_checked(file, {})
+        nonlocal written
+        if (text := json.dumps(run.config)) != written:  # else whatever has been written to the file stays there
+            run.file.write_text(text)
+            written = text
+        return load_checked(run.file)
 
     app = create_app(read, state_dir, settle)
-    run = Running("", app, config, settled, changed)
+    if lane == "fastapi":
+        app.in_front = _Routes(app)
+    run = Running("", app, config, settled, state_dir.with_suffix(".yaml"), changed)
     settings = Settings.model_validate(config["server"])
     with listening(settings) as sock:
         host, port = sock.getsockname()[:2]
         run.url = f"http://{host}:{port}"
-        server = Server(app, settings, app.drain, signals=False)
+        server = run.server = Server(app, settings, app.drain, signals=False, hot=lane == "hot")
         task = asyncio.create_task(server.serve(sockets=[sock]))
         try:
             async with asyncio.timeout(30):
