@@ -12,24 +12,27 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, inspect
+from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import DBAPIError
 
 from gateway.config.load import load
 from gateway.config.problems import ConfigError
 from gateway.store import revisions
-from gateway.store.urls import database_file
+from gateway.store.engine import Begin, engine, failure
+from gateway.store.urls import Location, SqliteUrl, located
+from gateway.store.writer import StoreError
 
 # Seconds that a migration waits for whoever writes; a writer's turn takes milliseconds, another migration's about a second.
-BUSY_S = 10.0
+BUSY_S: Final = 10.0
 
 
-class MigrationError(Exception):
-    """The database cannot be brought to the schema; why."""
+class MigrationError(StoreError):
+    """The database cannot be brought to the schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,42 +53,44 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="trilemma migrate", description="Bring the database to the schema of this version.")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--config", type=Path, metavar="FILE", help="the database that this configuration names")
-    which.add_argument("--url", metavar="URL", help="the database: sqlite:///FILE")
+    which.add_argument("--url", metavar="URL", help="the database: sqlite:///FILE or postgresql://...; - reads it from standard input")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(argv)
     try:
-        file = database_file(options.url if options.config is None else load(options.config).config.storage.url)
+        location = located(_url(options.url, options.config))
     except (ConfigError, ValueError) as error:
         return _tell(options.json, 2, {"error": str(error)})
-    if file is None:
+    if location is None:
         return _tell(options.json, 2, {"error": "there is no database: `storage.url` is empty"})
     try:
-        done = migrate(file)
+        done = migrate(location)
     except MigrationError as error:
-        return _tell(options.json, 1, {"error": str(error)})
+        return _tell(options.json, 1, {"error": str(error), "detail": error.detail or None})
     return _tell(options.json, 0, {"before": done.before, "after": done.after}, str(done))
 
 
-def migrate(file: Path) -> Migrated:
-    """Migrates a SQLite file, which is made if it is not there (its folder is not). All or nothing. Raises MigrationError."""
-    if not file.parent.is_dir():
+def migrate(location: Location) -> Migrated:
+    """Migrates a SQLite file, which is made if it is not there (its folder is not), or a PostgreSQL database, which must be there.
+
+    All or nothing. Raises MigrationError.
+    """
+    if isinstance(location, SqliteUrl) and not location.file.parent.is_dir():
         raise MigrationError("the folder of the database is not there")
-    engine = _engine(file)
+    opened = engine(location, busy_s=BUSY_S, create=True)
     try:
-        with engine.begin() as connection:
+        with opened.connect().execution_options(begin=Begin(alone=True)) as connection, connection.begin():
             return _upgrade(connection)
     except DBAPIError as error:
-        raise MigrationError(str(error.orig)) from None
+        failed = failure(error)
+        raise MigrationError(str(failed), failed.detail) from None
     finally:
-        engine.dispose()
+        opened.dispose()
 
 
-def _engine(file: Path) -> Engine:
-    # sqlite3 opens no transaction by itself: each begins by taking the write lock, under which the revision is read, and holds the DDL.
-    options = {"timeout": BUSY_S, "isolation_level": None}
-    engine = create_engine(URL.create("sqlite", database=str(file)), connect_args=options, poolclass=NullPool)
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
-    return engine
+def _url(url: str | None, config: Path | None) -> str:
+    if config is not None:
+        return load(config).config.storage.url
+    return sys.stdin.read().strip() if url == "-" else url or ""
 
 
 def _upgrade(connection: Connection) -> Migrated:
@@ -108,7 +113,7 @@ def _tell(as_json: bool, status: int, facts: Mapping[str, str | None], text: str
     elif status == 0:
         sys.stdout.write(f"{text}\n")
     else:
-        sys.stderr.write(f"{facts['error']}\n")
+        sys.stderr.write("".join(f"{fact}\n" for fact in (facts.get("detail"), facts["error"]) if fact))
     return status
 
 

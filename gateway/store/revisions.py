@@ -15,3 +15,10 @@ def folder() -> Path:
 def known() -> Sequence[str]:
     """Every revision, oldest first; the last is what this version of Trilemma wants."""
     return sorted(file.stem for file in folder().glob("versions/[0-9]*.py"))
+
+
+def is_behind(found: str | None) -> bool:
+    """Whether a database at this revision (None: at none) is older than what this version wants. What a newer one made is fit for this one
+    too (migrations/README.md)."""
+    revisions = known()
+    return found is None or (found in revisions and found != revisions[-1])

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gateway.engines.guard import guarded
-from gateway.store import revisions
-from gateway.store.record import COLUMNS
-from gateway.store.writer import Row, StoreError
+from gateway.store import joining, revisions
+from gateway.store.columns import COLUMNS, DECISION
+from gateway.store.upgrade import bring_up
+from gateway.store.urls import SqliteUrl
+from gateway.store.writer import Item, RowsRefused, StoreError, by_table
 
-_INSERT = f"INSERT INTO decisions ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))}) ON CONFLICT (id) DO NOTHING"  # noqa: S608
+_INSERT: Mapping[str, str] = {
+    table: f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) ON CONFLICT DO NOTHING"  # noqa: S608
+    for table, columns in COLUMNS.items()
+}
+_EXPIRE: Mapping[str, str] = {
+    table: f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {id_} < ? ORDER BY {id_} LIMIT ?)"  # noqa: S608
+    for table, id_ in DECISION.items()
+}
 # Seconds to wait for another writer before saying that the database is locked.
 _BUSY_S = 1.0
-_MIGRATION_S = 60.0
+# What speaks against a row, and not against the database. The others are values that SQLite does not know.
+_REFUSALS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError, OverflowError, UnicodeError)
 
 
 class SqliteFile:
-    """The decisions in `file`, which is made, with its schema, when it is not there (its folder is not)."""
+    """The rows in `file`, which is made, with its schema, when it is not there (its folder is not)."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -39,18 +47,43 @@ class SqliteFile:
         except OSError as error:
             raise StoreError(f"the database cannot be looked at: {error.strerror}") from None
 
-    def store(self, rows: Sequence[Row]) -> None:
+    def store(self, items: Sequence[Item]) -> None:
         """See Sink.store."""
-        connection = self._connection
-        if connection is None:
-            raise StoreError("the database is not open")
+        rows = by_table(items, _INSERT)
+        connection = self._opened()
         try:
             connection.execute("BEGIN IMMEDIATE")
-            connection.executemany(_INSERT, rows)
+            for table, those in rows.items():
+                connection.executemany(_INSERT[table], those)
+            about = joining.said_of(rows.get("feedback", ()))
+            connection.executemany(joining.FORGET, [(id_,) for id_ in joining.too_late(about, time.time())])
+            connection.executemany(joining.OUTCOME, about)
             connection.execute("COMMIT")
+        except _REFUSALS as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise RowsRefused(_named(error)) from None
         except sqlite3.Error as error:
             self.close()  # which rolls back; the next attempt starts afresh
             raise StoreError(str(error)) from None
+
+    def expire(self, table: str, before: str, most: int) -> int:
+        """See Sink.expire."""
+        try:
+            return self._opened().execute(_EXPIRE[table], (before, most)).rowcount
+        except sqlite3.Error as error:
+            raise StoreError(str(error)) from None
+
+    def sweep(self, after: str, before: str, most: int) -> str:
+        """See Sink.sweep."""
+        connection = self._opened()
+        try:
+            last, count = connection.execute(joining.NEXT, (after, before, most)).fetchone()
+            for statement in joining.SWEEP if count else ():
+                connection.execute(statement, (after, last))
+        except sqlite3.Error as error:
+            raise StoreError(str(error)) from None
+        return str(last) if count == most else before
 
     def close(self) -> None:
         """See Sink.close."""
@@ -58,15 +91,22 @@ class SqliteFile:
             self._connection.close()
             self._connection = None
 
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise StoreError("the database is not open")
+        return self._connection
+
     def _open(self) -> sqlite3.Connection:
         if not self._file.exists() or self._is_behind():
-            self._migrate()
+            bring_up(SqliteUrl(self._file).url)
         self._identity = self._stat()
         connection = self._connect()
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             # A commit survives the process; the newest may not survive the machine, which is no more than the queue risks.
             connection.execute("PRAGMA synchronous = NORMAL")
+            # What is deleted is overwritten, too.
+            connection.execute("PRAGMA secure_delete = ON")
         except sqlite3.Error:
             connection.close()
             raise
@@ -77,7 +117,6 @@ class SqliteFile:
         return sqlite3.connect(f"{self._file.absolute().as_uri()}?mode=rw", uri=True, timeout=_BUSY_S, isolation_level=None)
 
     def _is_behind(self) -> bool:
-        """Whether the schema is older than this version's. What a newer version made is fit for this one too (migrations/README.md)."""
         connection = self._connect()
         try:
             found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
@@ -87,23 +126,7 @@ class SqliteFile:
             return True  # no such table
         finally:
             connection.close()
-        known = revisions.known()
-        return found is None or (found[0] in known and found[0] != known[-1])
-
-    def _migrate(self) -> None:
-        """In a process of its own: SQLAlchemy and Alembic would weigh on this one for ever."""
-        command = guarded([sys.executable, "-P", "-m", "gateway.store.migrate", "--url", f"sqlite:///{self._file.absolute()}"])
-        try:
-            done = subprocess.run(  # noqa: S603 - our own module
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_MIGRATION_S, check=False
-            )
-        except subprocess.TimeoutExpired:
-            raise StoreError("the migration did not end") from None
-        except OSError as error:
-            raise StoreError(f"the migration cannot be started: {error.strerror}") from None
-        if done.returncode != 0:
-            said = done.stderr.strip().splitlines()
-            raise StoreError(f"the schema cannot be brought up: {said[-1] if said else f'status {done.returncode}'}")
+        return revisions.is_behind(None if found is None else found[0])
 
     def _stat(self) -> tuple[int, int] | None:
         try:
@@ -111,3 +134,8 @@ class SqliteFile:
         except OSError:
             return None
         return found.st_dev, found.st_ino
+
+
+def _named(error: Exception) -> str:
+    """What is wrong, in words that hold no value. Of SQLite's own only those of a broken constraint are such: they name a column."""
+    return str(error) if isinstance(error, sqlite3.IntegrityError) else type(error).__name__

@@ -1,25 +1,38 @@
-"""A database with the schema, and a gateway that keeps its decisions there."""
+"""Databases with the schema, and a gateway that keeps its decisions in one."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
 from gateway.mock import MockBackend
+from gateway.store.database import Database
 from gateway.store.migrate import migrate
+from gateway.store.urls import PostgresUrl, SqliteUrl
+from tests.support.postgres import Server, running_server
 from tests.support.running import Running, config_for, running
+from tests.support.stored import Place, PostgresPlace, SqlitePlace
 
 
 @pytest.fixture(scope="session")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty database with the schema, to copy."""
     file = tmp_path_factory.mktemp("migrated") / "decisions.db"
-    migrate(file)
+    migrate(SqliteUrl(file))
     return file
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """A PostgreSQL, whose databases come with the schema."""
+    with running_server() as server:
+        server.template = server.create()
+        migrate(PostgresUrl(server.url(server.template)))
+        yield server
 
 
 @pytest.fixture
@@ -31,7 +44,24 @@ def database(migrated: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def gateway(mock: MockBackend, database: Path, tmp_path: Path) -> AsyncIterator[Running]:
+def postgres(server: Server) -> Iterator[PostgresPlace]:
+    """As `database`, of a server."""
+    name = server.create()
+    yield PostgresPlace(server.url(name))
+    server.drop(name)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest) -> Place:
+    """A database of the test's own, of either kind in turn."""
+    if request.param == "sqlite":
+        return SqlitePlace(request.getfixturevalue("database"))
+    found: Place = request.getfixturevalue("postgres")
+    return found
+
+
+@pytest.fixture
+async def gateway(mock: MockBackend, place: Place, tmp_path: Path) -> AsyncIterator[Running]:
     """A gateway over the mock that stores: the models `mock-model` (alias `alias`) and `other`, and `auto`, which draws one of them."""
     models = {"mock-model": "mock-model", "other": "mock-model"}
     config = config_for(
@@ -42,7 +72,7 @@ async def gateway(mock: MockBackend, database: Path, tmp_path: Path) -> AsyncIte
         },
         policies={"split": {"type": "weighted", "params": {"weights": {"a": 3, "b": 1}}, "floor": 0.2, "seed": 1}},
         virtual_models={"auto": {"policy": "split", "plans": {"a": {"model": "mock-model"}, "b": {"model": "other"}}}},
-        storage={"url": f"sqlite:///{database}"},
+        storage={"url": place.url},
     )
     async with running(config, tmp_path) as run:
         yield run
@@ -53,3 +83,11 @@ async def client(gateway: Running) -> AsyncIterator[httpx.AsyncClient]:
     """A plain HTTP client of the gateway, with a key."""
     async with gateway.client() as http:
         yield http
+
+
+@pytest.fixture
+async def asked(place: Place) -> AsyncIterator[Database]:
+    """The database, to ask."""
+    database = Database(place.location)
+    yield database
+    await database.close()

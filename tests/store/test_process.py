@@ -12,23 +12,25 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
+import psycopg
 
 from gateway.engines.spec import free_port
 from gateway.mock import MockBackend
 from tests.support.asking import CHAT, question
 from tests.support.engine import Started, trilemma
 from tests.support.running import KEY, config_for
-from tests.support.stored import stored, until_stored
+from tests.support.stored import PostgresPlace, stored, until_stored
 from tests.support.waiting import until
 
 
 @contextlib.asynccontextmanager
-async def serving(mock: MockBackend, database: Path, folder: Path) -> AsyncIterator[tuple[Started, httpx.AsyncClient]]:
+async def serving(mock: MockBackend, database: Path | str, folder: Path) -> AsyncIterator[tuple[Started, httpx.AsyncClient]]:
     """`trilemma serve`, ready, and a client of it."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     backends = {"mock": {"url": mock.url, "engine": "vllm", "models": {"mock-model": "mock-model"}}}
-    config = config_for(backends, server={"port": port}, storage={"url": f"sqlite:///{database}"})
+    storage = {"url": database if isinstance(database, str) else f"sqlite:///{database}", "keep_days": 1}
+    config = config_for(backends, server={"port": port}, storage=storage)
     file = folder / "trilemma.json"
     await asyncio.to_thread(file.write_text, json.dumps(config))
     with trilemma("serve", "--config", file, folder=folder, url=url, key=KEY) as started:
@@ -61,6 +63,7 @@ async def test_a_killed_gateway_loses_at_most_what_had_just_come(mock: MockBacke
     found = [row["id"] for row in stored(database)]
     assert found[:20] == kept
     assert set(found[20:]) <= set(at_risk)
+    assert [call["decision_id"] for call in stored(database, "calls")] == found, "a decision and its call are lost together, or neither"
     async with serving(mock, database, tmp_path) as (started, client):
         later = await chats(client, 1)
         rows = await until_stored(database, len(found) + 1)
@@ -83,14 +86,33 @@ async def test_a_stopped_gateway_stores_what_waits(mock: MockBackend, database: 
             other.execute("ROLLBACK")
         assert await asyncio.to_thread(started.process.wait, 30) == 0
     assert sorted(row["id"] for row in stored(database)) == sorted(ids)
+    assert sorted(call["decision_id"] for call in stored(database, "calls")) == sorted(ids)
 
 
 async def test_a_new_database_gets_its_schema_while_requests_are_served(mock: MockBackend, tmp_path: Path) -> None:
     database = tmp_path / "new.db"
     async with serving(mock, database, tmp_path) as (started, client):
         ids = await chats(client, 3)
+        await until_stored(database, 3)
+        maps = await asyncio.to_thread(Path(f"/proc/{started.process.pid}/maps").read_text)
         assert await asyncio.to_thread(started.end) == 0
     assert [row["id"] for row in stored(database)] == ids
+    assert "sqlite" in maps
+    assert "sqlalchemy" not in maps, "its compiled parts were not loaded by the process that serves"
+
+
+async def test_a_stopped_gateway_stores_what_waits_for_a_server(mock: MockBackend, postgres: PostgresPlace, tmp_path: Path) -> None:
+    """As with a file: 200 rows and their calls, held up by a lock until the gateway had been told to stop."""
+    async with serving(mock, postgres.url, tmp_path) as (started, client):
+        with contextlib.closing(psycopg.connect(postgres.url)) as other:
+            other.execute("LOCK TABLE decisions IN SHARE MODE")
+            ids = await chats(client, 200, at_once=16)
+            started.process.send_signal(signal.SIGTERM)
+            await until(lambda: not started.answers("/health"), "it takes no more requests", 20)
+            assert postgres.rows() == []
+        assert await asyncio.to_thread(started.process.wait, 30) == 0
+    assert sorted(row["id"] for row in postgres.rows()) == sorted(ids)
+    assert sorted(call["decision_id"] for call in postgres.rows("calls")) == sorted(ids)
 
 
 IMPORTED = """

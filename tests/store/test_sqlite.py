@@ -1,3 +1,5 @@
+"""What is SQLite's own; what holds of either kind of database stands in test_sinks.py."""
+
 from __future__ import annotations
 
 import contextlib
@@ -7,15 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.record import COLUMNS
 from gateway.store.sqlite import SqliteFile
-from gateway.store.writer import Row, StoreError
+from gateway.store.writer import StoreError
+from tests.store.making import decision, item
 from tests.support.stored import stored
-
-
-def row(id_: str, **values: str | int | float | None) -> Row:
-    """A row with these values, and something for the others."""
-    return tuple({**dict.fromkeys(COLUMNS, 1), "id": id_, **values}[column] for column in COLUMNS)
 
 
 @pytest.fixture
@@ -29,28 +26,12 @@ def ids(file: Path) -> list[str]:
     return [each["id"] for each in stored(file)]
 
 
-def test_a_row_comes_once(sink: SqliteFile, database: Path) -> None:
-    """However often it is stored; the first word stands."""
-    sink.store([row("a", tenant="first"), row("b")])
-    sink.store([row("a", tenant="second"), row("c")])
-    assert ids(database) == ["a", "b", "c"]
-    assert stored(database)[0]["tenant"] == "first"
-
-
-def test_all_or_none(sink: SqliteFile, database: Path) -> None:
-    with pytest.raises(StoreError, match=r"NOT NULL .*tenant"):
-        sink.store([row("a"), row("b", tenant=None)])
-    sink.ready()
-    sink.store([row("c")])
-    assert ids(database) == ["c"]
-
-
 def test_readers_are_not_in_the_way(sink: SqliteFile, database: Path) -> None:
     """Write-ahead: who reads for long sees what was there, and nobody waits."""
     with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         assert reader.execute("SELECT count(*) FROM decisions").fetchone() == (0,)
-        sink.store([row("a")])
+        sink.store([decision("a")])
         assert reader.execute("SELECT count(*) FROM decisions").fetchone() == (0,)
 
 
@@ -59,29 +40,28 @@ def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:
     file.touch()
     with contextlib.closing(SqliteFile(file)) as sink:
         sink.ready()
-        sink.store([row("a")])
+        sink.store([decision("a")])
     assert ids(file) == ["a"]
 
 
 def test_a_file_that_was_taken_away_is_noticed(sink: SqliteFile, database: Path) -> None:
     """Its rows would go where nobody looks for them: a new one is made in its place."""
-    sink.store([row("a")])
+    sink.store([decision("a")])
     database.unlink()
     sink.ready()
-    sink.store([row("b")])
+    sink.store([decision("b")])
     assert ids(database) == ["b"]
 
 
-def test_a_newer_schema_takes_rows(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another replica is a version ahead and has added a column: there is nothing to migrate."""
-    monkeypatch.setattr("gateway.store.sqlite.subprocess.run", lambda *_args, **_options: pytest.fail("it migrates"))
-    with contextlib.closing(sqlite3.connect(database)) as newer, newer:
-        newer.execute("ALTER TABLE decisions ADD COLUMN mood TEXT")
-        newer.execute("UPDATE alembic_version SET version_num = '0999_later'")
-    with contextlib.closing(SqliteFile(database)) as other:
-        other.ready()
-        other.store([row("a")])
-    assert stored(database)[0]["mood"] is None
+def test_what_is_deleted_is_overwritten(sink: SqliteFile, database: Path) -> None:
+    """Else it could be read from the file for years."""
+    sink.store([item("contents", decision_id="0a", prompt="PROMPTCANARY" * 1000, answer=None)])
+    sink.close()  # which empties the write-ahead log into the file
+    assert b"PROMPTCANARY" in database.read_bytes()
+    sink.ready()
+    assert sink.expire("contents", "0b", 10) == 1
+    sink.close()
+    assert b"PROMPTCANARY" not in database.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -99,4 +79,4 @@ def test_what_is_no_database_is_said_without_its_path(name: str, reason: str, tm
         sink.ready()
     assert str(tmp_path) not in str(refused.value)
     with pytest.raises(StoreError, match="not open"):
-        sink.store([row("a")])
+        sink.store([decision("a")])

@@ -1,26 +1,38 @@
+"""What the tables hold is shown by what is migrated (test_migrate.py) and asked (test_queries.py); here, what they must not."""
+
 from __future__ import annotations
 
-import contextlib
-import sqlite3
-from pathlib import Path
+from sqlalchemy import Text
 
-import pytest
+from gateway.store.tables import metadata
 
-from gateway.store import record, tables
+# What a text may be: an id, a hash, a name that a configuration gives or that is checked to be one, or one of a few words.
+IDS = {"id", "request_id", "decision_id", "session", "holder", "subject", "target"}
+HASHES = {"config_hash", "hash", "before_hash", "after_hash", "sha256"}
+NAMES = {
+    "tenant",
+    "key_name",
+    "by_key",
+    "name",
+    "requested_model",
+    "served_model",
+    "model",
+    "backend",
+    "policy",
+    "plan",
+    "strategy",
+    "feature_version",
+    "metric",
+}
+WORDS = {"outcome", "code", "purpose", "fault", "verdict", "source", "priority", "action", "kind"}
+JSON = {"tags", "scopes", "models", "detail"}
 
 
-def test_a_row_has_the_table_s_columns() -> None:
-    assert list(record.COLUMNS) == [column.name for column in tables.decisions.columns]
-
-
-@pytest.mark.parametrize(
-    ("wanted", "index"),
-    [("", "decisions_by_time"), ("tenant = 'a' AND", "decisions_by_tenant"), ("served_model = 'm' AND", "decisions_by_model")],
-)
-def test_the_newest_are_read_from_an_index_page_by_page(migrated: Path, wanted: str, index: str) -> None:
-    """No row is read that is not answered, nothing is sorted: a page costs the same whatever the table holds."""
-    query = f"SELECT * FROM decisions WHERE {wanted} (created, id) < (?, ?) ORDER BY created DESC, id DESC LIMIT 50"
-    with contextlib.closing(sqlite3.connect(migrated)) as connection:
-        (plan,) = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", (1e9, "x"))]
-    assert f"USING INDEX {index} " in plan
-    assert "(created,id)<" in plan
+def test_no_text_of_prompts_or_answers_has_a_place() -> None:
+    """A new column of text is a decision to be taken here."""
+    texts = {(table.name, column.name) for table in metadata.sorted_tables for column in table.columns if isinstance(column.type, Text)}
+    assert {name for name in texts if name[1] not in IDS | HASHES | NAMES | WORDS | JSON} == {
+        ("contents", "prompt"),
+        ("contents", "answer"),
+        ("config_versions", "text"),
+    }

@@ -1,0 +1,64 @@
+"""Taking away what belongs to a tenant or a session, in every table, in small batches so that nobody waits for it.
+
+Keys, and the audit of what they changed, are no part of it: a key is revoked, not erased.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.store.database import Database
+from gateway.store.lazily import Lazily
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+    from sqlalchemy import Connection, Table
+
+    from gateway.store import tables
+else:
+    sa, tables = Lazily("sqlalchemy"), Lazily("gateway.store.tables")
+
+_BATCH: Final = 500
+
+
+async def erase(database: Database, *, tenant: str | None = None, session: str | None = None, pause_s: float = 0.02) -> Mapping[str, int]:
+    """Deletes all that is stored of the tenant, or of the session (its pseudonym); table -> rows. Raises StoreError.
+
+    What the writer has not stored yet comes later: wait until nothing of it waits, or erase once more.
+    """
+    if tenant is None and session is None:
+        raise ValueError("a tenant or a session is needed: not everything is erased")
+    gone: Counter[str] = Counter({"decisions": 0, "calls": 0, "outcomes": 0, "feedback": 0, "contents": 0})
+    while batch := await database.run(lambda connection: erase_some(connection, tenant, session)):
+        gone.update(batch)
+        await asyncio.sleep(pause_s)
+    await database.scrub()
+    return dict(gone)
+
+
+def erase_some(connection: Connection, tenant: str | None, session: str | None, most: int = _BATCH) -> dict[str, int]:
+    """Up to so many decisions of the tenant and the session, where given, with what belongs to them; table -> rows, empty at the end."""
+    c = tables.decisions.c
+    wanted = [column == value for column, value in ((c.tenant, tenant), (c.session, session)) if value is not None]
+    ids = list(connection.execute(sa.select(c.id).where(*wanted).limit(most)).scalars())
+    if ids:
+        those = (tables.calls, tables.outcomes, tables.feedback, tables.contents)
+        gone = {table.name: _deleted(connection, table, table.c.decision_id.in_(ids)) for table in those}
+        return gone | {"decisions": _deleted(connection, tables.decisions, c.id.in_(ids))}
+    if tenant is None or session is not None:
+        return {}
+    said = tables.feedback.c  # of decisions that never came, or are gone
+    pending = connection.execute(sa.select(said.id, said.decision_id).where(said.tenant == tenant).limit(most)).all()
+    if not pending:
+        return {}
+    return {
+        "outcomes": _deleted(connection, tables.outcomes, tables.outcomes.c.decision_id.in_({row.decision_id for row in pending})),
+        "feedback": _deleted(connection, tables.feedback, said.tenant == tenant, said.id.in_([row.id for row in pending])),
+    }
+
+
+def _deleted(connection: Connection, table: Table, *where: Any) -> int:
+    return connection.execute(sa.delete(table).where(*where)).rowcount
