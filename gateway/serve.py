@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
-import gc
-import logging
-import resource
-import signal
-import socket
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-import httptools  # noqa: F401  (uvicorn falls back to a parser ten times slower without a word)
-import uvloop
-
-from gateway.app import App, create_app
-from gateway.config.load import load_checked
+from gateway.config.load import Loaded, load_checked
 from gateway.config.problems import ConfigError
-from gateway.config.schema import Server as Settings
-from gateway.http.server import Server, listening
+from gateway.http.sockets import listening, listening_together, url_of
+from gateway.telemetry.logs import LogOutput
+from gateway.telemetry.redaction import Redactor, secrets_of, secrets_of_environment
 
 Tell = Callable[[str], None]
-_LISTENERS: Final = 16
+
+_MOST_WORKERS: Final = 64
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,71 +26,71 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="trilemma serve", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, metavar="FILE")
     parser.add_argument("--state", type=Path, default=Path(".trilemma"), metavar="DIR", help="engines' models and logs")
-    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    parser.add_argument("--workers", type=_workers, metavar="N", help="processes that serve; wins over `server.workers`")
+    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="wins over `telemetry.logs.level`")
     args = parser.parse_args(argv)
-    return run(args.config, args.state, args.log_level)
+    return run(args.config, args.state, args.log_level, workers=args.workers)
 
 
-def run(config: Path, state: Path, log_level: str, when_ready: Tell = lambda _url: None, port: int | None = None) -> int:
-    """Serves until a signal. `when_ready` is told the gateway's URL once every model has a backend that answered. `port` wins over the
-    configuration's.
+def run(
+    config: Path,
+    state: Path,
+    log_level: str | None,
+    when_ready: Tell = lambda _url: None,
+    port: int | None = None,
+    workers: int | None = None,
+) -> int:
+    """Serves until a signal. `when_ready` is told the gateway's URL once every model has a backend that answered. `port` and `workers` win
+    over the configuration's.
 
-    0: ended by a signal; 1: could not listen or start; 2: the configuration has problems.
+    0: ended by a signal; 1: could not listen or start, or workers ended again and again; 2: the configuration has problems.
     """
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    logging.getLogger("uvicorn").setLevel("WARNING")
+    redactor = Redactor()
+    redactor.know(secrets_of_environment(os.environ))
+    output = LogOutput(redactor, log_level)
+    output.install()
+
+    def read() -> Loaded:
+        """The configuration; the log knows its secrets before anything else does."""
+        loaded = load_checked(config)
+        redactor.know(secrets_of(loaded.config))
+        output.apply(loaded.config.telemetry.logs)
+        return loaded
+
     try:
-        settings = load_checked(config).config.server
+        loaded = read()
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    if port is not None:
-        settings = settings.model_copy(update={"port": port})
-    app = create_app(lambda: load_checked(config), state)
+    given = {"port": port, "workers": workers}
+    settings = loaded.config.server.model_copy(update={key: value for key, value in given.items() if value is not None})
     try:
-        sock = listening(settings)
+        socks = [listening(settings)] if settings.workers == 1 else listening_together(settings, settings.workers)
     except OSError as error:
         print(f"trilemma: cannot listen on {settings.host}:{settings.port}: {error.strerror}", file=sys.stderr)
         return 1
-    raise_open_files()
-    # What is loaded now stays: without this, every full collection walks some 200,000 objects of the libraries.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 100)
-    with sock:
-        url = _url(sock)
-        print(f"trilemma listens on {url}", file=sys.stderr, flush=True)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            started = runner.run(_serve(app, settings, sock, lambda: when_ready(url)))
-    return 0 if started else 1
+    url = url_of(socks[0])
+
+    def ready() -> None:
+        when_ready(url)
+
+    with contextlib.ExitStack() as stack:
+        for sock in socks:
+            stack.enter_context(sock)
+        # Either is a good deal of code that the other does without: a parent serves nobody.
+        if settings.workers == 1:
+            from gateway.workers import alone
+
+            output.tell(f"trilemma listens on {url}")
+            return alone.run(read, settings, state, socks[0], ready)
+        from gateway.workers import parent
+
+        output.tell(f"trilemma listens on {url}")
+        return parent.run(read, loaded, settings, state, socks, log_level, ready)
 
 
-def raise_open_files() -> None:
-    """As many open files as this process may have: each stream has two sockets, and the usual soft limit is 1,024."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):  # some systems name a hard limit that they do not grant
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-async def _serve(app: App, settings: Settings, sock: socket.socket, when_ready: Callable[[], None]) -> bool:
-    """Whether it ever started; the log says why it did not."""
-    if hasattr(signal, "SIGHUP"):
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, app.request_reload)
-    server = Server(app, settings, app.drain)
-    async with asyncio.TaskGroup() as group:
-        waiting = group.create_task(_when_ready(app, server, when_ready))
-        # uvloop takes one new connection per turn of the loop and listening socket: with one socket, a busy loop lets callers wait.
-        await server.serve(sockets=[sock, *(sock.dup() for _ in range(_LISTENERS - 1))])
-        waiting.cancel()
-    return server.started
-
-
-async def _when_ready(app: App, server: Server, tell: Callable[[], None]) -> None:
-    while not server.started or app.gateway.state.unanswered():  # noqa: ASYNC110 (probes change it, one by one)
-        await asyncio.sleep(0.1)
-    tell()
-
-
-def _url(sock: socket.socket) -> str:
-    host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def _workers(text: str) -> int:
+    count = int(text)
+    if not 1 <= count <= _MOST_WORKERS:
+        raise argparse.ArgumentTypeError(f"from 1 to {_MOST_WORKERS} processes can serve")
+    return count

@@ -1,0 +1,1 @@
+"""One gateway as several processes: a parent that owns the port and the engines, and workers that serve."""
