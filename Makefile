@@ -51,10 +51,9 @@ bench: .venv/.all
 	@deploy/bench/nginx.sh
 	$(BIN)/trilemma bench overhead --out out/bench
 
-# The scenarios of loadtests/, some 12 minutes; NAME=azure_conv runs one.
+# The scenarios of loadtests/, some 16 minutes, and one table of what they said; NAME=azure_conv runs one.
 load: .venv/.all
-	@status=0; for one in $(or $(NAME:%=loadtests/scenarios/%.yaml),$(wildcard loadtests/scenarios/*.yaml)); do \
-	  $(BIN)/trilemma load $$one --out out/load || status=1; done; exit $$status
+	$(BIN)/python -m loadtests.report --out out/load $(NAME:%=loadtests/scenarios/%.yaml)
 
 clean:
 	rm -rf .venv .venv-vllm .trilemma

@@ -1,6 +1,6 @@
 """How much of the prompts an engine's prefix cache serves, by the rule that chooses the replica: a simulation on a recorded trace.
 
-    python -m loadtests.affinity [--json] [--replicas 1 4 8] [--blocks 1000 10000] [--seed 0] [--calls N]
+    python -m loadtests.affinity [--json | --markdown] [--replicas 1 4 8] [--blocks 1000 10000] [--seed 0] [--calls N]
 
 Each replica has an LRU cache of prompt blocks (512 tokens), prefills one prompt after another, and decodes all calls at once:
 
@@ -18,19 +18,16 @@ simulated wait before the prefill, on average, and the 95th percentile of wait a
 from __future__ import annotations
 
 import argparse
-import heapq
 import random
 import sys
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
 
 import msgspec
 
+from gateway.load.placement import Affinity, Replica, Rule, at_random, hashed, least_loaded, spread
 from gateway.load.traces import BLOCK_TOKENS, Row, digest, read_trace
-from gateway.pool.affinity import PrefixMap
-from gateway.pool.balancer import Balancer
+from gateway.mock.prefix_cache import PrefixCache
 
 TRACE = "mooncake_conversation"
 PREFILL_TOKENS_PER_S = 10_000
@@ -38,6 +35,13 @@ DECODE_S_PER_TOKEN = 0.025
 # The gateway names at most 64 blocks of 1,024 bytes; the trace's blocks are of some 2,048.
 MOST_NAMES = 32
 STRETCHED_TO = 8
+_RULES: Mapping[str, str] = {
+    "affinity": "affinity",
+    "random": "random",
+    "least_loaded": "least loaded",
+    "hash": "hash",
+    "hash_2": "hash of two",
+}
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -53,96 +57,36 @@ class Figures(msgspec.Struct, frozen=True):
     ttft_p95_s: float
 
 
-class Cache:
-    """The prefix cache of one engine: the least recently used block goes first, of a prompt its end."""
-
-    def __init__(self, blocks: int) -> None:
-        self._blocks = blocks
-        self._held: OrderedDict[int, None] = OrderedDict()
-
-    def use(self, prompt: Sequence[int]) -> int:
-        """How many leading blocks of the prompt were held; all of it is from now on."""
-        held = self._held
-        hits = next((place for place, block in enumerate(prompt) if block not in held), len(prompt))
-        for block in reversed(prompt):
-            held[block] = None
-            held.move_to_end(block)
-        while len(held) > self._blocks:
-            held.popitem(last=False)
-        return hits
-
-
 @dataclass(slots=True)
-class Replica:
-    """A simulated engine. `free_at`: when its prefills of now are done."""
+class Engine(Replica):
+    """A replica that prefills one prompt after another. `free_at`: when its prefills of now are done."""
 
-    name: str
-    cache: Cache
-    weight: float = 1.0
-    in_flight: int = 0
-    queued: float = 0.0
-    given: int = 0
     free_at: float = 0.0
-    ends: list[float] = field(default_factory=list)
-
-    def settle(self, now: float) -> None:
-        """Takes out what has ended."""
-        while self.ends and self.ends[0] <= now:
-            heapq.heappop(self.ends)
-        self.in_flight = len(self.ends)
 
     def serve(self, now: float, row: Row) -> tuple[int, float, float]:
         """Blocks that were cached, seconds of waiting, seconds to the first token."""
         hits = self.cache.use(row.blocks)
         begin = max(now, self.free_at)
         self.free_at = begin + max(0, row.prompt_tokens - hits * BLOCK_TOKENS) / PREFILL_TOKENS_PER_S
-        heapq.heappush(self.ends, self.free_at + row.output_tokens * DECODE_S_PER_TOKEN)
-        self.in_flight += 1
-        self.given += 1
+        self.hold(self.free_at + row.output_tokens * DECODE_S_PER_TOKEN)
         return hits, begin - now, self.free_at - now
-
-
-class Rule(Protocol):
-    """How a replica is chosen."""
-
-    def __call__(self, row: Row, replicas: Sequence[Replica]) -> Replica: ...
-
-
-class Affinity:
-    """The gateway's own."""
-
-    def __init__(self, dice: random.Random) -> None:
-        self._balancer = Balancer(dice)
-        self._prefixes = PrefixMap()
-
-    def __call__(self, row: Row, replicas: Sequence[Replica]) -> Replica:
-        names = row.blocks[:MOST_NAMES]
-        preferred = self._prefixes.prefer(names, [replica.name for replica in replicas])
-        chosen = self._balancer.choose(replicas, () if preferred is None else (preferred,))
-        self._prefixes.note(names, chosen.name)
-        return chosen
-
-
-def hashed(blocks: int) -> Rule:
-    """By a hash of the leading blocks."""
-    return lambda row, replicas: replicas[hash(row.blocks[:blocks]) % len(replicas)]
 
 
 def rules(seed: int) -> Mapping[str, Rule]:
     """All that are compared, each with fresh state."""
     dice = random.Random(seed)  # noqa: S311 - repeatable figures are the point
     return {
-        "affinity": Affinity(dice),
+        "affinity": Affinity(dice, most=MOST_NAMES),
         "hash": hashed(1),
         "hash_2": hashed(2),
-        "least_loaded": lambda _, replicas: min(replicas, key=lambda replica: (replica.in_flight, dice.random())),
-        "random": lambda _, replicas: dice.choice(replicas),
+        "least_loaded": least_loaded(dice),
+        "random": at_random(dice),
     }
 
 
 def simulate(rows: Iterable[Row], replicas: int, cache_blocks: int, name: str, rule: Rule) -> Figures:
     """Sends all rows through a pool of that many replicas."""
-    pool = [Replica(f"replica-{number}", Cache(cache_blocks)) for number in range(replicas)]
+    pool = [Engine(f"replica-{number}", PrefixCache(cache_blocks)) for number in range(replicas)]
     stretch = STRETCHED_TO / replicas
     hits = blocks = 0
     waits, firsts, spreads = [], [], []
@@ -150,27 +94,22 @@ def simulate(rows: Iterable[Row], replicas: int, cache_blocks: int, name: str, r
         now = row.at * stretch
         for replica in pool:
             replica.settle(now)
-        hit, wait, first = rule(row, pool).serve(now, row)
+        hit, wait, first = rule(row.blocks, pool).serve(now, row)
         hits += hit
         blocks += len(row.blocks)
         waits.append(wait)
         firsts.append(first)
-        spreads.append(spread([replica.in_flight for replica in pool]))
+        spreads.append(spread([replica.in_flight for replica in pool]) or 1.0)
     return Figures(
         replicas,
         cache_blocks,
         name,
         hit_rate=hits / blocks,
-        calls_spread=spread([replica.given for replica in pool]),
+        calls_spread=spread([replica.given for replica in pool]) or 1.0,
         load_spread=sum(spreads) / len(spreads),
         wait_s=sum(waits) / len(waits),
         ttft_p95_s=sorted(firsts)[int(0.95 * len(firsts))],
     )
-
-
-def spread(counts: Sequence[int]) -> float:
-    """The largest over the mean."""
-    return max(counts) * len(counts) / sum(counts)
 
 
 def table(figures: Iterable[Figures]) -> str:
@@ -184,14 +123,34 @@ def table(figures: Iterable[Figures]) -> str:
     return "\n".join([*lines, "calls, load: largest replica / mean"]) + "\n"
 
 
+def markdown(figures: Sequence[Figures]) -> str:
+    """The table of docs/load.md: a column for each rule."""
+    pools: dict[tuple[int, int], dict[str, Figures]] = {}
+    for one in figures:
+        pools.setdefault((one.replicas, one.cache_blocks), {})[one.rule] = one
+    lines = [f"| replicas | cache of each, tokens | | {' | '.join(_RULES.values())} |", f"|{'---|' * (3 + len(_RULES))}"]
+    for (replicas, blocks), found in pools.items():
+        ordered = [found[rule] for rule in _RULES]
+        rows = {"prompt blocks found": [f"{100 * one.hit_rate:.1f} %" for one in ordered]}
+        if replicas > 1:
+            rows["calls in flight, largest / mean"] = [f"{one.load_spread:.2f}" for one in ordered]
+            rows["wait for the prefill, mean"] = [f"{one.wait_s:,.{0 if one.wait_s > 100 else 1}f} s" for one in ordered]
+        for number, (name, cells) in enumerate(rows.items()):
+            pool = f"{replicas} | {blocks * BLOCK_TOKENS:,}" if number == 0 else " | "
+            lines.append(f"| {pool} | {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Prints the table, or one JSON object."""
+    """Prints the figures, as a table or one JSON object."""
     parser = argparse.ArgumentParser(prog="python -m loadtests.affinity", description="Hit rates of prefix caches, by rule of choice.")
     parser.add_argument("--replicas", type=int, nargs="+", default=[1, 4, 8], metavar="N", help="sizes of the pool")
     parser.add_argument("--blocks", type=int, nargs="+", default=[1_000, 10_000], metavar="N", help="blocks that a replica's cache holds")
     parser.add_argument("--calls", type=int, metavar="N", help="only the first calls of the trace")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON object")
+    form.add_argument("--markdown", action="store_true", help="the table of docs/load.md")
     args = parser.parse_args(argv)
     rows = read_trace(TRACE)[: args.calls]
     figures = [
@@ -204,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         report = {"trace": TRACE, "sha256": digest(TRACE), "calls": len(rows), "seed": args.seed, "figures": figures}
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n")
     else:
-        sys.stdout.write(table(figures))
+        sys.stdout.write(markdown(figures) if args.markdown else table(figures))
     return 0
 
 

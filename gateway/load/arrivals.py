@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import accumulate
+from typing import Any
 
 import msgspec
 import orjson
@@ -47,9 +48,13 @@ def asks(scenario: Scenario) -> list[Ask]:
 
 def body(ask: Ask, load: Load) -> bytes:
     """The request's JSON."""
-    fields = {"model": load.model, "max_tokens": ask.max_tokens, **({"stream": True} if ask.stream else {}), **load.body}
+    fields: dict[str, Any] = {"model": load.model, "max_tokens": ask.max_tokens}
+    if ask.stream:
+        fields["stream"] = True
+    if ask.stream and load.usage:
+        fields["stream_options"] = {"include_usage": True}
     messages = b'"messages":[{"role":"user","content":"%b"}],' % prompt(ask.blocks)
-    return b"{" + messages + orjson.dumps(fields)[1:]
+    return b"{" + messages + orjson.dumps(fields | load.body)[1:]
 
 
 def _of_load(scenario: Scenario, name: str) -> Iterator[Ask]:

@@ -23,11 +23,14 @@ _GAUGES: Final = "/mock/requests"
 
 
 class Gauges(msgspec.Struct, frozen=True):
-    """What a mock counts: requests in flight, received and left by their client, and open connections. Health probes count, too."""
+    """What a mock counts: requests in flight, received and left by their client, and open connections. Health probes count, too, but for
+    `calls`: requests received that want an answer of the model.
+    """
 
     connections: int = 0
     in_flight: int = 0
     total: int = 0
+    calls: int = 0
     aborted: int = 0
 
 
@@ -97,6 +100,12 @@ class BackendProcess:
         self.seen = self._since_ever(body) if status == 200 else None
         return self.seen
 
+    async def count_from_now(self) -> None:
+        """Forgets what it has counted."""
+        seen = await self.read() or Gauges()
+        before = self._before
+        self._before = Gauges(total=before.total - seen.total, calls=before.calls - seen.calls, aborted=before.aborted - seen.aborted)
+
     async def metrics(self) -> str:
         """Its /metrics; "" when it cannot say."""
         try:
@@ -111,6 +120,7 @@ class BackendProcess:
             connections=now.connections - 1,  # the one that asks
             in_flight=now.in_flight,
             total=before.total + now.total,
+            calls=before.calls + now.calls,
             aborted=before.aborted + now.aborted,
         )
 
@@ -126,7 +136,7 @@ class BackendProcess:
             return
         seen = self._since_ever(gauges)
         # A reset forgets the totals, and counts again what is in flight.
-        self._before = Gauges(total=seen.total - seen.in_flight, aborted=seen.aborted)
+        self._before = Gauges(total=seen.total - seen.in_flight, calls=seen.calls, aborted=seen.aborted)
 
 
 def _command(group: Group, port: int, program: Path | None) -> Sequence[str]:
@@ -135,4 +145,5 @@ def _command(group: Group, port: int, program: Path | None) -> Sequence[str]:
     # The requests are counted, not remembered: their prompts would fill the memory.
     options = ["--port", str(port), "--model", group.model, "--max-model-len", _CONTEXT, "--keep", "0"]
     options += ["--tokens-per-second", str(group.tokens_per_second), "--first-token-delay", str(group.first_token_s)]
+    options += ["--prefill-tokens-per-second", str(group.prefill_tokens_per_second), "--kv-tokens", str(group.kv_tokens)]
     return [sys.executable, "-m", "gateway", "mock-backend", *options]

@@ -99,6 +99,8 @@ class Exchange:
                 record.attempts = int(value)
             case b"x-trilemma-overhead-ms":
                 record.overhead_ms = float(value)
+            case b"x-trilemma-model":
+                record.model = value.decode()
 
     def on_headers_complete(self) -> None:
         """The head of the answer."""
@@ -143,6 +145,8 @@ class Exchange:
                 record.code = code
             else:
                 count += 1
+                if b'"usage":{' in data:
+                    record.uncached = _uncached(_object(data))
         if count:
             self._stamp(count)
 
@@ -168,7 +172,9 @@ class Exchange:
         body = b"".join(self._body)
         self._body.clear()
         if record.status < 400:
-            record.valid = record.size > _KEPT or "choices" in _object(body)
+            answer = _object(body)
+            record.valid = record.size > _KEPT or "choices" in answer
+            record.uncached = _uncached(answer)
         else:
             record.code = _error_code(body)
 
@@ -179,6 +185,15 @@ def _object(data: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _uncached(answer: dict[str, Any]) -> int | None:
+    """Prompt tokens that were computed; None when the usage does not tell."""
+    usage = answer.get("usage")
+    if not isinstance(usage, dict) or not isinstance(details := usage.get("prompt_tokens_details"), dict):
+        return None
+    prompt, cached = usage.get("prompt_tokens"), details.get("cached_tokens") or 0
+    return prompt - cached if isinstance(prompt, int) and isinstance(cached, int) else None
 
 
 def _error_code(data: bytes) -> str | None:

@@ -28,6 +28,16 @@ class Restart(Fault, frozen=True, tag="restart"):
     """A killed backend runs again, at its old address."""
 
 
+class Drain(Fault, frozen=True, kw_only=True, tag="drain"):
+    """The gateway is told to send it no more calls; over when those it has are answered, if that takes no longer than `within_s`."""
+
+    within_s: float = 30.0
+
+
+class Undrain(Fault, frozen=True, tag="undrain"):
+    """The gateway is told to send it calls again."""
+
+
 class Lasting(Fault, frozen=True, kw_only=True):
     """A fault that ends after `for_s` seconds."""
 
@@ -145,4 +155,20 @@ class Answer(Scripted, frozen=True, kw_only=True, tag="answer"):
         return msgspec.structs.replace(self.behaviour, times=0)
 
 
-AnyFault = Kill | Restart | Freeze | Errors | Flap | NeverAnswer | Stall | Reset | Html | RateLimit | SlowFirstToken | Flood | Answer
+AnyFault = (
+    Kill
+    | Restart
+    | Drain
+    | Undrain
+    | Freeze
+    | Errors
+    | Flap
+    | NeverAnswer
+    | Stall
+    | Reset
+    | Html
+    | RateLimit
+    | SlowFirstToken
+    | Flood
+    | Answer
+)

@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from gateway.load.numbers import fair_shares, jain, percentile
 from gateway.load.outcome import KINDS, VIOLATIONS, Record
+from gateway.load.placement import Placed, spread
 from gateway.load.run import Observed
 from gateway.load.scenario import Scenario
 from gateway.load.watch import orphans
 
 Figures = dict[str, float | None]
 _SAMPLE: Final = re.compile(r"^([\w:]+)(?:\{[^}]*\})? (\S+)", re.MULTILINE)
+_LOOP_LAG: Final = "trilemma_loop_lag"
+_NO_GAUGE: Final = ("_bucket", "_sum", "_count", "_total", "_created")
 _PERCENTS: Final = ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
 # Figures that are told for each kind of load, too, where there are several.
 OF_REQUESTS: Final = (
@@ -27,6 +31,8 @@ OF_REQUESTS: Final = (
     "shed_share",
     "shed_without_retry_after",
     "errors_without_envelope",
+    "calls_per_request",
+    "fallback_share",
     *(f"{what}_{percent}_ms" for what in ("ttft", "added", "gap") for _, percent in _PERCENTS),
     "gap_max_ms",
     "total_p50_s",
@@ -64,26 +70,33 @@ OF_RUN: Final = (
     "backend_requests",
     "backend_aborted",
     "orphans_max",
+    "calls_spread",
+    "drained_max_s",
     "prefix_hit_share",
+    "prefix_gain",
 )
 
 
 def names(scenario: Scenario) -> list[str]:
     """Every figure that a run of this scenario has."""
     of_loads = [f"{load}.{name}" for load in scenario.load for name in OF_REQUESTS] if len(scenario.load) > 1 else []
-    return [*OF_REQUESTS, *OF_RUN, *of_loads]
+    return [*OF_REQUESTS, *OF_RUN, *(f"prefix_hit_share_{rule}" for rule in scenario.placements), *of_loads]
 
 
-def figures(scenario: Scenario, seen: Observed) -> Figures:
-    """All of them, by name."""
+def figures(scenario: Scenario, seen: Observed, placed: Mapping[str, Placed] = MappingProxyType({})) -> Figures:
+    """All of them, by name. placed: what each rule of the scenario's `placements` would have done."""
     records = seen.records
     out: Figures = _of_requests(scenario, records, [gap for gaps in seen.gaps.values() for gap in gaps])
     out |= _of_headers(records) | _of_callers(seen) | _of_process(seen) | _of_backends(scenario, seen)
+    out["calls_per_request"] = _calls_per_request(seen, scenario.instances(), len(records))
+    out |= _of_placements(out["prefix_hit_share"], placed)
     out["jain"] = jain([one["served"] / one["fair"] for one in tenants(scenario, records).values() if one["fair"] > 0])
     if len(scenario.load) > 1:
         for name in scenario.load:
             own = [record for record in records if record.load == name]
-            out |= {f"{name}.{figure}": value for figure, value in _of_requests(scenario, own, seen.gaps.get(name, ())).items()}
+            found = _of_requests(scenario, own, seen.gaps.get(name, ()))
+            found["calls_per_request"] = _calls_per_request(seen, _backends_of(scenario, name), len(own))
+            out |= {f"{name}.{figure}": value for figure, value in found.items()}
     return {name: out[name] for name in names(scenario)}
 
 
@@ -101,13 +114,13 @@ def tenants(scenario: Scenario, records: Sequence[Record]) -> dict[str, dict[str
 
 def added_s(scenario: Scenario, record: Record) -> float | None:
     """What a complete answer took beyond what its backend, in health, needs: to its first event, or of a whole answer to its end."""
-    group = scenario.healthy(scenario.load[record.load].model)
+    group = scenario.healthy(record.model or "") or scenario.healthy(scenario.load[record.load].model)
     if group is None or group.behaviour is not None or record.kind != "complete":
         return None
-    if record.sse:
-        return record.ttft - group.first_token_s
-    steps = record.max_tokens - 1 if group.kind == "mock" and group.tokens_per_second else 0
-    return record.total - group.first_token_s - (steps / group.tokens_per_second if steps else 0.0)
+    if group.prefill_tokens_per_second and record.uncached is None:
+        return None
+    uncached = record.uncached or 0
+    return record.ttft - group.first_s(uncached) if record.sse else record.total - group.whole_s(uncached, record.max_tokens)
 
 
 def _of_requests(scenario: Scenario, records: Sequence[Record], gaps: Iterable[float]) -> Figures:
@@ -122,6 +135,8 @@ def _of_requests(scenario: Scenario, records: Sequence[Record], gaps: Iterable[f
     out["shed_share"] = kinds["shed"] / len(records) if records else None
     out["shed_without_retry_after"] = sum(record.kind == "shed" and not record.retry_after for record in records)
     out["errors_without_envelope"] = sum(record.status >= 400 and record.whole and record.code is None for record in records)
+    elsewhere = [record.model != scenario.load[record.load].model for record in records if record.kind == "complete" and record.model]
+    out["fallback_share"] = sum(elsewhere) / len(elsewhere) if elsewhere else None
     out |= _percentiles("ttft", (record.ttft for record in whole if record.sse))
     out |= _percentiles("added", (added for record in whole if (added := added_s(scenario, record)) is not None))
     ordered = sorted(gaps)
@@ -155,7 +170,7 @@ def _of_callers(seen: Observed) -> Figures:
         "health_p99_ms": _ms(percentile(health, 0.99)),
         "health_max_ms": _ms(percentile(health, 1)),
         "health_failures": seen.health_failures,
-        "loop_lag_max_ms": _ms(max(_values(seen.gateway_metrics, "trilemma_loop_lag"), default=None)),
+        "loop_lag_max_ms": _ms(max((lag for text in seen.gateway_metrics for lag in _lags(text)), default=None)),
     }
 
 
@@ -186,6 +201,9 @@ def _of_process(seen: Observed) -> Figures:
 def _of_backends(scenario: Scenario, seen: Observed) -> Figures:
     counted = bool(seen.backends)
     queries = sum(sum(_values(text, "vllm:prefix_cache_queries_total")) for text in seen.backend_metrics.values())
+    spreads = [
+        one for model in {load.model for load in scenario.load.values()} if (one := _calls_spread(scenario, seen, model)) is not None
+    ]
     hits = sum(sum(_values(text, "vllm:prefix_cache_hits_total")) for text in seen.backend_metrics.values())
     return {
         "in_flight_after": seen.settled.in_flight,
@@ -194,13 +212,57 @@ def _of_backends(scenario: Scenario, seen: Observed) -> Figures:
         "backend_requests": sum(one.total for one in seen.backends.values()) if counted else None,
         "backend_aborted": sum(one.aborted for one in seen.backends.values()) if counted else None,
         "orphans_max": orphans(seen.gauges) if counted else None,
+        "calls_spread": max(spreads, default=None),
+        "drained_max_s": _drained_s(seen),
         "prefix_hit_share": hits / queries if queries else None,
     }
 
 
+def _calls_spread(scenario: Scenario, seen: Observed, model: str) -> float | None:
+    """Of the calls to the replicas of a model; None where there are not several that count."""
+    replicas = [seen.backends[name].calls for name, one in scenario.instances().items() if one.model == model and name in seen.backends]
+    return spread(replicas) if len(replicas) > 1 else None
+
+
+def _calls_per_request(seen: Observed, backends: Collection[str], requests: int) -> float | None:
+    """None where one of the backends cannot say."""
+    if not requests or not backends or not set(backends) <= set(seen.backends):
+        return None
+    return sum(seen.backends[name].calls for name in backends) / requests
+
+
+def _backends_of(scenario: Scenario, load: str) -> list[str]:
+    """The backends of a load's model; none where another load has the same."""
+    models = [one.model for one in scenario.load.values()]
+    model = scenario.load[load].model
+    return [name for name, one in scenario.instances().items() if one.model == model] if models.count(model) == 1 else []
+
+
+def _of_placements(measured: float | None, placed: Mapping[str, Placed]) -> Figures:
+    out: Figures = {f"prefix_hit_share_{rule}": one.hit_share for rule, one in placed.items()}
+    random = out.get("prefix_hit_share_random")
+    return out | {"prefix_gain": measured / random if random and measured is not None else None}
+
+
+def _drained_s(seen: Observed) -> float | None:
+    """How long the slowest drain took; None when there was none, or one did not end."""
+    drains = [one for one in seen.happened if one.do == "drain"]
+    took = [one.ended - one.began for one in drains if one.began is not None and one.ended is not None]
+    return max(took) if drains and len(took) == len(drains) else None
+
+
+def _lags(exposition: str) -> list[float]:
+    """Seconds; of a gauge, under whatever name of that family the gateway has it."""
+    return [value for name, value in _samples(exposition) if name.startswith(_LOOP_LAG) and not name.endswith(_NO_GAUGE)]
+
+
 def _values(exposition: str, prefix: str) -> list[float]:
-    """Every sample of a metric, or of the metrics whose names begin so."""
-    return [float(value) for name, value in _SAMPLE.findall(exposition) if name.startswith(prefix)]
+    """Every sample of the metrics whose names begin so."""
+    return [value for name, value in _samples(exposition) if name.startswith(prefix)]
+
+
+def _samples(exposition: str) -> list[tuple[str, float]]:
+    return [(name, float(value)) for name, value in _SAMPLE.findall(exposition)]
 
 
 def _percentiles(name: str, seconds: Iterable[float]) -> Figures:

@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from gateway.load.admin import Admin
 from gateway.load.backends import BackendProcess
-from gateway.load.faults import AnyFault, Flap, Freeze, Kill, Restart, Scripted
+from gateway.load.faults import AnyFault, Drain, Flap, Freeze, Kill, Restart, Scripted, Undrain
+from gateway.load.scenario import ScenarioError
 
 Clock = Callable[[], float]
 
@@ -26,10 +28,18 @@ class Happened(msgspec.Struct, kw_only=True):
     requests: int | None = None
 
 
-async def inject(fault: AnyFault, backend: BackendProcess, clock: Clock, happened: Happened) -> None:
-    """Waits for the fault's time, lets it happen to one backend, and undoes it. What happened is written down."""
+async def inject(fault: AnyFault, backend: BackendProcess, clock: Clock, happened: Happened, admin: Admin | None = None) -> None:
+    """Waits for the fault's time, lets it happen to one backend, and undoes it. What happened is written down. Raises ScenarioError."""
     await _until(fault.at, clock)
-    if isinstance(fault, Kill):
+    if isinstance(fault, Drain | Undrain):
+        if admin is None:
+            raise ScenarioError(f"{fault.backend}: nobody can be told to drain it")
+        happened.began = clock()
+        if isinstance(fault, Undrain):
+            await admin.undrain(backend.name)
+        elif await admin.drain(backend.name, fault.within_s):
+            happened.ended = clock()
+    elif isinstance(fault, Kill):
         await backend.kill()
         happened.began = clock()
     elif isinstance(fault, Restart):

@@ -27,7 +27,8 @@ class Record(msgspec.Struct, kw_only=True):
     """Grows with the answer. Times in seconds from the start of the load; `at` is when the request was due, whatever kept it.
 
     head, first, last: the status line, the first and the last event of a stream. errors: error events. stray: events
-    that came after an error event. code: the gateway's own word for an error. attempts, overhead_ms: as its headers tell.
+    that came after an error event. code: the gateway's own word for an error. attempts, overhead_ms, model (that served): as its headers
+    tell. uncached: prompt tokens that were computed, as the usage in the answer tells.
     """
 
     number: int
@@ -55,6 +56,8 @@ class Record(msgspec.Struct, kw_only=True):
     retry_after: bool = False
     attempts: int | None = None
     overhead_ms: float | None = None
+    model: str | None = None
+    uncached: int | None = None
     code: str | None = None
     trouble: str = ""
     left: bool = False

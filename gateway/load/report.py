@@ -13,6 +13,7 @@ import gateway
 from gateway.bench.report import columns, commit, machine, versions
 from gateway.load.figures import Figures, figures, names, statuses, tenants, timeline
 from gateway.load.outcome import Record
+from gateway.load.placement import compare
 from gateway.load.run import Observed
 from gateway.load.scenario import Scenario
 from gateway.load.traces import digest
@@ -45,7 +46,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The JSON object of `trilemma load SCENARIO --json`.
 
     data: trace -> SHA-256. figures: name -> number, or null when it cannot be had here. passed: every expectation was kept and the gateway
-    lived. tables: `tenants`, `statuses`, `faults`, `backends`, `timeline` (by second), `machine`, `versions`, `notes`.
+    lived. tables: `tenants`, `statuses`, `faults`, `backends`, `placements`, `timeline` (by second), `machine`, `versions`, `notes`.
     """
 
     scenario: str
@@ -83,6 +84,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         if len(self.tables["tenants"]) > 1:
             tenants = ((name, *map(_number, one.values())) for name, one in self.tables["tenants"].items())
             parts += ["", *columns([("tenant", "weight", "offered", "served", "fair"), *tenants])]
+        if self.tables["placements"]:
+            placements = ((name, *map(_number, one.values())) for name, one in self.tables["placements"].items())
+            parts += ["", *columns([("simulated placement", "prefix hit share", "calls spread"), *placements])]
         if self.tables["faults"]:
             faults = (
                 (one["do"], one["backend"], *(_number(one[key]) for key in ("began", "ended", "requests"))) for one in self.tables["faults"]
@@ -95,7 +99,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 def report(scenario: Scenario, seen: Observed) -> Report:
     """The report of a run."""
-    found = figures(scenario, seen)
+    placed = compare(scenario)
+    found = figures(scenario, seen, placed)
     expectations = [
         Expectation(figure=name, min=bound.min, max=bound.max, value=found[name], kept=bound.keeps(found[name]))
         for name, bound in scenario.bounds().items()
@@ -115,6 +120,7 @@ def report(scenario: Scenario, seen: Observed) -> Report:
             "statuses": statuses(seen.records),
             "faults": [msgspec.to_builtins(one) for one in sorted(seen.happened, key=lambda one: one.began or 0.0)],
             "backends": msgspec.to_builtins(seen.backends),
+            "placements": msgspec.to_builtins(placed),
             "timeline": timeline(seen),
             "machine": machine(),
             "versions": versions(_PACKAGES),

@@ -11,11 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
 from gateway.bench.servers import on_cpus
 from gateway.load.arrivals import Ask, asks
-from gateway.load.asking import call
 from gateway.load.backends import Gauges
 from gateway.load.client import Client
 from gateway.load.faults import AnyFault
@@ -24,8 +21,16 @@ from gateway.load.outcome import Record
 from gateway.load.prompts import Block
 from gateway.load.scenario import Scenario, ScenarioError
 from gateway.load.stage import Stage, staged
-from gateway.load.watch import GaugeSample, HealthProbe, ProcessSample, process_sample, watch_gauges, watch_process, watch_self
-from gateway.pool.transport import TransportError
+from gateway.load.watch import (
+    GaugeSample,
+    HealthProbe,
+    ProcessSample,
+    process_sample,
+    watch_gauges,
+    watch_metrics,
+    watch_process,
+    watch_self,
+)
 
 Tell = Callable[[str], None]
 _LEAD_S = 0.3  # from here to the first request
@@ -59,7 +64,7 @@ class Observed:
     settled: Settled
     backends: dict[str, Gauges]
     backend_metrics: dict[str, str]
-    gateway_metrics: str
+    gateway_metrics: list[str]
     lasted_s: float
     pinned: str = ""
     died: str = ""
@@ -69,6 +74,7 @@ class Observed:
 class _Watched:
     samples: list[ProcessSample] = field(default_factory=list)
     gauges: list[GaugeSample] = field(default_factory=list)
+    metrics: list[str] = field(default_factory=list)
     lags: array[float] = field(default_factory=lambda: array("d"))
 
 
@@ -85,6 +91,8 @@ async def run(scenario: Scenario, folder: Path, tell: Tell) -> Observed:
 async def _play(scenario: Scenario, made: Sequence[Ask], stage: Stage, tell: Tell) -> Observed:
     client = Client(stage.url, stage.keys, scenario.patience_s)
     await _try_out(scenario, stage)
+    for backend in stage.backends.values():
+        await backend.count_from_now()
     pid = stage.process.pid if stage.process is not None else None
     before = None if pid is None else process_sample(pid, 0.0)
     watched = _Watched()
@@ -113,7 +121,7 @@ async def _play(scenario: Scenario, made: Sequence[Ask], stage: Stage, tell: Tel
         settled=settled,
         backends={name: gauges for name, one in stage.backends.items() if (gauges := await one.read()) is not None},
         backend_metrics={name: await one.metrics() for name, one in stage.backends.items()},
-        gateway_metrics=await _gateway_metrics(stage),
+        gateway_metrics=[*watched.metrics, *([] if stage.admin is None else [await stage.admin.metrics()])],
         lasted_s=lasted,
         pinned="" if stage.cpus.gateway is None else ",".join(map(str, sorted(stage.cpus.gateway))),
         died=died,
@@ -129,7 +137,7 @@ async def _load_and_faults(scenario: Scenario, made: Sequence[Ask], stage: Stage
     happened = [(Happened(do=str(fault.__struct_config__.tag), backend=name), fault) for name, faults in hits.items() for fault in faults]
     async with asyncio.TaskGroup() as group:
         for note, fault in happened:
-            group.create_task(inject(fault, stage.backends[note.backend], client.clock, note))
+            group.create_task(inject(fault, stage.backends[note.backend], client.clock, note, stage.admin))
         for ask in made:
             payload = client.payload(ask, scenario.load[ask.load])  # made before it is due
             if (early := ask.at - client.clock()) > 0:
@@ -144,6 +152,8 @@ async def _watching(stage: Stage, client: Client, pid: int | None, watched: _Wat
         tasks = [group.create_task(watch_self(watched.lags))]
         if pid is not None:
             tasks.append(group.create_task(watch_process(pid, client.clock, watched.samples)))
+        if stage.admin is not None:
+            tasks.append(group.create_task(watch_metrics(stage.admin, watched.metrics)))
         if stage.backends:
             tasks.append(group.create_task(watch_gauges(stage.backends, client.clock, client.most_in_flight, watched.gauges)))
         try:
@@ -174,7 +184,8 @@ async def _settle(scenario: Scenario, stage: Stage, pid: int | None, client: Cli
     begin = client.clock()
     settled = Settled()
     while True:
-        settled.in_flight = await _in_flight(stage)
+        in_flight = None if stage.admin is None else await stage.admin.in_flight()
+        settled.in_flight = None if in_flight is None else sum(in_flight.values())
         seen = [await one.read() for one in stage.backends.values() if one.group.kind != "c" and one.seen is not None]
         settled.backends_in_flight = sum(one.in_flight for one in seen if one is not None) if stage.backends else None
         if pid is not None:
@@ -184,37 +195,6 @@ async def _settle(scenario: Scenario, stage: Stage, pid: int | None, client: Cli
         if settled.seconds >= scenario.settle_s or not (settled.in_flight or settled.backends_in_flight or kept):
             return settled
         await asyncio.sleep(_POLL_S)
-
-
-async def _in_flight(stage: Stage) -> int | None:
-    listed = await _admin(stage, "/admin/backends")
-    if listed is None:
-        return None
-    return sum(one.in_flight for one in msgspec.json.decode(listed, type=_Listed).data)
-
-
-class _ListedBackend(msgspec.Struct):
-    in_flight: int
-
-
-class _Listed(msgspec.Struct):
-    data: list[_ListedBackend]
-
-
-async def _gateway_metrics(stage: Stage) -> str:
-    """Its /metrics; "" where there are none, or they are not for us."""
-    return (await _admin(stage, "/metrics") or b"").decode()
-
-
-async def _admin(stage: Stage, path: str) -> bytes | None:
-    if not stage.admin_key:
-        return None
-    try:
-        headers = [(b"authorization", f"Bearer {stage.admin_key}".encode())]
-        status, body = await call(stage.transport, "GET", stage.url + path, headers=headers, within_s=5.0)
-    except (TransportError, TimeoutError):
-        return None
-    return body if status == 200 else None
 
 
 @contextlib.contextmanager

@@ -14,7 +14,9 @@ import yaml
 from gateway.load.faults import AnyFault, Lasting, Scripted
 from gateway.load.traces import TRACES
 from gateway.mock.behaviour import Behaviour
+from gateway.mock.prefix_cache import BLOCK_TOKENS
 
+Placement = Literal["affinity", "random", "least_loaded", "hash"]
 Range = tuple[float, float]
 Count = int | tuple[int, int]
 """A number, or the bounds (both included) of one drawn evenly."""
@@ -39,6 +41,7 @@ class Group(_Part, frozen=True, kw_only=True):
     """Backends of a kind: `count` processes that serve `model`. `mock` is `trilemma mock-backend`, `c` is loadtests/c/mock.c.
 
     first_token_s, tokens_per_second: of a healthy answer; the C mock knows 0 and 0 (at once) or 100 tokens a second, always 128 tokens.
+    prefill_tokens_per_second: prompt tokens that are not cached delay the first token; 0: they do not. kv_tokens: room of the prefix cache.
     behaviour: how the mock answers in health, beyond that. config: more keys of the backend in the gateway's configuration.
     """
 
@@ -47,14 +50,27 @@ class Group(_Part, frozen=True, kw_only=True):
     kind: Literal["mock", "c"] = "mock"
     first_token_s: float = 0.05
     tokens_per_second: float = 50.0
+    prefill_tokens_per_second: float = 0.0
+    kv_tokens: int = 46_592
     behaviour: Behaviour | None = None
     config: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
         if self.count < 1:
             raise ValueError("`count` must be at least 1")
-        if self.kind == "c" and (self.first_token_s or self.tokens_per_second not in (0, 100) or self.behaviour is not None):
-            raise ValueError("the C mock takes first_token_s 0, tokens_per_second 0 or 100, and no behaviour")
+        if self.kv_tokens < BLOCK_TOKENS:
+            raise ValueError(f"`kv_tokens` must be at least {BLOCK_TOKENS}, one block")
+        if self.kind == "c" and (self.first_s(1) or self.tokens_per_second not in (0, 100) or self.behaviour is not None):
+            raise ValueError("the C mock takes first_token_s 0, tokens_per_second 0 or 100, no prefill and no behaviour")
+
+    def first_s(self, uncached: int) -> float:
+        """How long a healthy answer takes to its first token, when so many tokens of the prompt are not cached."""
+        return self.first_token_s + (uncached / self.prefill_tokens_per_second if self.prefill_tokens_per_second else 0.0)
+
+    def whole_s(self, uncached: int, output_tokens: int) -> float:
+        """How long a healthy answer takes to its last token. Of the C mock's only the first counts."""
+        paced = self.kind == "mock" and self.tokens_per_second
+        return self.first_s(uncached) + ((output_tokens - 1) / self.tokens_per_second if paced else 0.0)
 
 
 class Tenant(_Part, frozen=True, kw_only=True):
@@ -114,7 +130,8 @@ class Load(_Part, frozen=True, kw_only=True):
     """One kind of traffic; exactly one of constant, poisson (requests a second), burst and trace says when.
 
     from_s, for_s: when it begins and how long it lasts (default: the rest). stream: share of streams. prompt_tokens (or prompt_bytes),
-    max_tokens: as given, unless the trace says. body, headers: go into each request. tenants: shares other than the scenario's.
+    max_tokens: as given, unless the trace says. usage: streams ask for it. body, headers: go into each request. tenants: shares other than
+    the scenario's.
     """
 
     constant: float | None = None
@@ -128,6 +145,7 @@ class Load(_Part, frozen=True, kw_only=True):
     prompt_tokens: Count = 200
     prompt_bytes: int | None = None
     max_tokens: Count = 100
+    usage: bool = False
     body: dict[str, Any] = {}
     headers: dict[str, str] = {}
     tenants: dict[str, float] | None = None
@@ -184,7 +202,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     """The whole of it. patience_s: after this, counted from when it was due, a request without end counts as hung.
 
     pin: with two CPUs or more, the gateway has the last one to itself. settle_s: how long the gateway may take, once all callers are done,
-    until nothing is in flight.
+    until nothing is in flight. placements: ways to choose the replica that are compared with the gateway's, by simulation (placement.py).
     """
 
     name: str
@@ -201,6 +219,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     target: Target | None = None
     tenants: dict[str, Tenant] = msgspec.field(default_factory=lambda: {"default": Tenant()})
     faults: tuple[AnyFault, ...] = ()
+    placements: tuple[Placement, ...] = ()
     expect: dict[str, float | Bound] = {}
 
     def __post_init__(self) -> None:
@@ -212,6 +231,8 @@ class Scenario(_Part, frozen=True, kw_only=True):
             yield "give `backends` (a gateway is started over them) or `target`"
         if not self.load or self.duration_s <= 0:
             yield "give at least one `load`, and a `duration_s` above 0"
+        if self.placements and not self.backends:
+            yield "`placements` needs `backends`: of those that run elsewhere nothing is known"
         known = self.instances()
         for fault in self.faults:
             hit = self.hit_by(fault)

@@ -12,16 +12,17 @@ from typing import Any
 
 import msgspec
 
-from gateway.access.cli import digest
+from gateway.access.fresh import digest
 from gateway.bench.ctools import compile_tools
 from gateway.bench.servers import free_port
+from gateway.load.admin import Admin
 from gateway.load.asking import until_answers
 from gateway.load.backends import BackendProcess
 from gateway.load.processes import Process
 from gateway.load.scenario import Scenario
 from gateway.pool.http1 import Http1Transport
 
-ADMIN = "load-admin"
+ADMIN_KEY = "load-admin"
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,11 @@ class Cpus:
 
 @dataclass(frozen=True)
 class Stage:
-    """url: of the gateway. keys: by tenant. admin_key: "" when there is none. process: the gateway, when it was started here."""
+    """url: of the gateway. keys: by tenant. admin, process: of the gateway, when it was started here."""
 
     url: str
     keys: Mapping[str, str]
-    admin_key: str
+    admin: Admin | None
     process: Process | None
     backends: Mapping[str, BackendProcess]
     transport: Http1Transport
@@ -65,7 +66,7 @@ def key_of(tenant: str) -> str:
 def gateway_config(scenario: Scenario, port: int, backends: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     """The configuration of the gateway; backends: name -> (url, the model's name there)."""
     instances = scenario.instances()
-    keys: list[dict[str, Any]] = [{"name": ADMIN, "sha256": digest(key_of(ADMIN)), "scopes": ["admin", "metrics"]}]
+    keys: list[dict[str, Any]] = [{"name": ADMIN_KEY, "sha256": digest(key_of(ADMIN_KEY)), "scopes": ["admin", "metrics"]}]
     for name, tenant in scenario.tenants.items():
         keys.append({"name": name, "sha256": digest(key_of(name)), "tenant": name, **tenant.key})
     generated = {
@@ -88,7 +89,7 @@ async def staged(scenario: Scenario, folder: Path) -> AsyncIterator[Stage]:
         stack.push_async_callback(transport.close)
         if scenario.target is not None:
             keys = dict.fromkeys(scenario.tenants, scenario.target.key())
-            yield Stage(scenario.target.url.rstrip("/"), keys, "", None, {}, transport, cpus(pin=False))
+            yield Stage(scenario.target.url.rstrip("/"), keys, None, None, {}, transport, cpus(pin=False))
             return
         where = cpus(scenario.pin)
         program = compile_tools().mock if any(group.kind == "c" for group in scenario.backends.values()) else None
@@ -106,7 +107,8 @@ async def staged(scenario: Scenario, folder: Path) -> AsyncIterator[Stage]:
         process.start()
         url = f"http://127.0.0.1:{port}"
         await until_answers(transport, f"{url}/ready", process)
-        yield Stage(url, {tenant: key_of(tenant) for tenant in scenario.tenants}, key_of(ADMIN), process, backends, transport, where)
+        keys = {tenant: key_of(tenant) for tenant in scenario.tenants}
+        yield Stage(url, keys, Admin(url, key_of(ADMIN_KEY), transport), process, backends, transport, where)
 
 
 def _serve(scenario: Scenario, folder: Path, port: int, backends: Mapping[str, BackendProcess]) -> list[str]:

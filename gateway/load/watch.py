@@ -15,12 +15,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gateway.bench import proctree
+from gateway.load.admin import Admin
 from gateway.load.backends import BackendProcess
 
 _HEALTH_EACH_S: Final = 0.1
 _HEALTH_WITHIN_S: Final = 5.0
 _GAUGES_EACH_S: Final = 0.25
 _PROCESS_EACH_S: Final = 0.5
+_METRICS_EACH_S: Final = 5.0
 _TICK_S: Final = 0.02
 # How long a backend may take to learn that its client has left.
 _NEWS_S: Final = 1.0
@@ -104,6 +106,13 @@ async def watch_gauges(
             seen = [one.seen for one in backends.values() if one.seen is not None]
             samples.append(GaugeSample(clock(), most_in_flight(), sum(one.in_flight for one in seen)))
             await asyncio.sleep(_GAUGES_EACH_S)
+
+
+async def watch_metrics(admin: Admin, texts: list[str]) -> None:
+    """Reads the gateway's /metrics until cancelled: some of them tell of the last seconds only."""
+    while True:
+        texts.append(await admin.metrics())
+        await asyncio.sleep(_METRICS_EACH_S)
 
 
 async def watch_self(lags: array[float]) -> None:

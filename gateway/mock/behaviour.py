@@ -49,8 +49,9 @@ class Behaviour(Say, frozen=True, forbid_unknown_fields=True, kw_only=True):
     Usage: exact; none (even when asked for); null, empty ({}), partial (prompt_tokens only) in every chunk;
     in_every_chunk (counts so far, asked for or not); openai (null in every chunk but the last).
 
-    Time, in seconds: `delay_headers_s`, then the head, `first_token_delay_s`, then one token per choice every 1 /
-    `tokens_per_second` (0: as fast as possible). None: as in the mock's default behaviour.
+    Time, in seconds: `delay_headers_s`, then the head, `first_token_delay_s` and 1 / `prefill_tokens_per_second` for each
+    prompt token that was not cached, then one token per choice every 1 / `tokens_per_second` (0: as fast as possible).
+    None: as in the mock's default behaviour.
 
     Wire: `split` is how answers are written: None as the engine does (one HTTP chunk per event, one write per step),
     "event" one write per event, "all" one HTTP chunk for the whole stream, a number: so many bytes of body per HTTP
@@ -77,6 +78,7 @@ class Behaviour(Say, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     delay_headers_s: float = 0.0
     first_token_delay_s: float | None = None
+    prefill_tokens_per_second: float | None = None
     tokens_per_second: float | None = None
     never_answer: bool = False
 

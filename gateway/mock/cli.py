@@ -14,6 +14,7 @@ import msgspec
 import uvloop
 
 from gateway.mock.behaviour import Behaviour, read_script
+from gateway.mock.prefix_cache import BLOCK_TOKENS
 from gateway.mock.server import MockBackend
 
 
@@ -30,6 +31,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--script", type=Path, help="JSON file: a list of behaviours")
     parser.add_argument("--tokens-per-second", type=float, default=0.0, help="per choice; 0: as fast as possible")
     parser.add_argument("--first-token-delay", type=float, default=0.0, help="seconds")
+    parser.add_argument(
+        "--prefill-tokens-per-second", type=float, default=0.0, help="prompt tokens that are not cached delay the first token; 0: not"
+    )
+    parser.add_argument("--kv-tokens", type=int, default=46_592, help="room of the prefix cache, in tokens (blocks of 32)")
     parser.add_argument("--max-model-len", type=int, default=4096)
     parser.add_argument("--max-num-seqs", type=int, default=256, help="sequences above this show as waiting in /metrics")
     parser.add_argument("--keep-alive", type=float, default=5.0, help="seconds an idle connection stays open")
@@ -56,15 +61,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         script = read_script(options.script.read_bytes()) if options.script else []
     except (OSError, msgspec.DecodeError) as problem:
         parser.error(f"--script: {problem}")
+    if options.kv_tokens < BLOCK_TOKENS:
+        parser.error(f"--kv-tokens: at least one block of {BLOCK_TOKENS}")
+    pace = Behaviour(
+        tokens_per_second=options.tokens_per_second,
+        first_token_delay_s=options.first_token_delay,
+        prefill_tokens_per_second=options.prefill_tokens_per_second,
+    )
     mock = MockBackend(
         options.models or ["mock-model"],
         host=options.host,
         port=options.port,
-        default=Behaviour(tokens_per_second=options.tokens_per_second, first_token_delay_s=options.first_token_delay),
+        default=pace,
         script=script,
         key=options.key,
         max_model_len=options.max_model_len,
         max_num_seqs=options.max_num_seqs,
+        kv_tokens=options.kv_tokens,
         keep_alive_s=options.keep_alive,
         keep=options.keep,
     )

@@ -43,8 +43,10 @@ class Connection(asyncio.Protocol):
         handle: Callable[[Received, Connection], Awaitable[None]],
         keep_alive_s: float,
         owner: set[Connection],
+        ended: Callable[[], bool],
     ) -> None:
         self._owner = owner
+        self._ended = ended
         self._recorder = recorder
         self._handle = handle
         self._keep_alive_s = keep_alive_s
@@ -65,6 +67,8 @@ class Connection(asyncio.Protocol):
         self.task = asyncio.get_running_loop().create_task(self._serve())
         self._owner.add(self)
         self.task.add_done_callback(lambda _: self._owner.discard(self))
+        if self._ended():  # it was accepted just before the mock stopped listening
+            self.abort()
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -50,6 +50,11 @@ class Generation:
         return sum(map(len, self.prompts))
 
     @property
+    def uncached(self) -> int:
+        """Prompt tokens that have to be computed."""
+        return self.prompt_tokens - self.cached
+
+    @property
     def completion_tokens(self) -> int:
         return sum(choice.count for choice in self.choices)
 

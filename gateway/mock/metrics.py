@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from gateway.mock.generation import Generation
+from gateway.mock.prefix_cache import BLOCK_TOKENS, PrefixCache, block_names, tokens_saved
 
-_BLOCK = 32
-_KV_TOKENS = 46_592
 _HELP: Mapping[str, tuple[str, str]] = {
     "num_requests_running": ("gauge", "Number of requests in model execution batches."),
     "num_requests_waiting": ("gauge", "Number of requests waiting to be processed."),
@@ -29,26 +28,19 @@ _HELP: Mapping[str, tuple[str, str]] = {
 class Engine:
     """Counts of one engine. Sequences above `max_num_seqs` count as waiting, though none is really held back."""
 
-    def __init__(self, model: str, max_num_seqs: int) -> None:
+    def __init__(self, model: str, max_num_seqs: int, kv_tokens: int) -> None:
         self._model = model
         self._max_num_seqs = max_num_seqs
-        self._blocks: OrderedDict[int, None] = OrderedDict()
+        self._blocks = kv_tokens // BLOCK_TOKENS
+        self._cache = PrefixCache(self._blocks)
         self._sequences = 0
-        self._kv_tokens = 0
+        self._used_tokens = 0
         self._counters: Counter[str] = Counter()
         self._finished: Counter[str] = Counter()
 
-    def cached(self, prompt: list[str]) -> int:
-        """How many tokens of the prompt the prefix cache holds (whole blocks); the prompt is in it from now on."""
-        key, hits = 0, 0
-        for start in range(0, len(prompt) - _BLOCK, _BLOCK):
-            key = hash((key, *prompt[start : start + _BLOCK]))
-            if key in self._blocks and hits == start:
-                hits += _BLOCK
-            self._blocks[key] = None
-            self._blocks.move_to_end(key)
-        while len(self._blocks) > _KV_TOKENS // _BLOCK:
-            self._blocks.popitem(last=False)
+    def cached(self, prompt: Sequence[str]) -> int:
+        """How many tokens of the prompt the prefix cache saves; the prompt is in it from now on."""
+        hits = tokens_saved(self._cache.use(block_names(prompt)), len(prompt))
         self._counters["prefix_cache_queries_total"] += len(prompt)
         self._counters["prefix_cache_hits_total"] += hits
         return hits
@@ -58,7 +50,7 @@ class Engine:
         """The sequences of a request are in the engine; leaving by an exception counts them as aborted."""
         sequences, tokens = len(generation.choices), generation.prompt_tokens + generation.completion_tokens
         self._sequences += sequences
-        self._kv_tokens += tokens
+        self._used_tokens += tokens
         self._counters["prompt_tokens_total"] += generation.prompt_tokens
         self._counters["prompt_tokens_cached_total"] += generation.cached
         try:
@@ -71,7 +63,7 @@ class Engine:
             self._finished.update("length" if choice.finish_reason == "length" else "stop" for choice in generation.choices)
         finally:
             self._sequences -= sequences
-            self._kv_tokens -= tokens
+            self._used_tokens -= tokens
 
     def exposition(self) -> bytes:
         """The text of /metrics."""
@@ -81,8 +73,8 @@ class Engine:
         values["num_requests_running"] = [("", running)]
         values["num_requests_waiting"] = [("", waiting)]
         values["num_requests_waiting_by_reason"] = [('reason="capacity"', waiting), ('reason="deferred"', 0)]
-        values["kv_cache_usage_perc"] = [("", min(1.0, self._kv_tokens / _KV_TOKENS))]
-        values["cache_config_info"] = [(f'block_size="{_BLOCK}",num_gpu_blocks="{_KV_TOKENS // _BLOCK}"', 1)]
+        values["kv_cache_usage_perc"] = [("", min(1.0, self._used_tokens / (self._blocks * BLOCK_TOKENS)))]
+        values["cache_config_info"] = [(f'block_size="{BLOCK_TOKENS}",num_gpu_blocks="{self._blocks}"', 1)]
         reasons = ("stop", "length", "abort", "error", "repetition")
         values["request_success_total"] = [(f'finished_reason="{why}"', self._finished[why]) for why in reasons]
         lines = []

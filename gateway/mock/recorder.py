@@ -43,6 +43,11 @@ class Received:
         return self.path.startswith("/mock/")
 
     @property
+    def call(self) -> bool:
+        """The request asks for work (POST below /v1/), other than a probe."""
+        return self.method == "POST" and self.path.startswith("/v1/")
+
+    @property
     def in_flight(self) -> bool:
         return not (self.answered or self.aborted or self.cut)
 
@@ -70,6 +75,7 @@ class Recorder:
         self.opened = 0
         self.in_flight = 0
         self.total = 0
+        self.calls = 0
         self.aborted = 0
 
     def connected(self) -> int:
@@ -90,6 +96,7 @@ class Recorder:
         if len(self.requests) > self._keep:
             del self.requests[: len(self.requests) - self._keep]
         self.total += 1
+        self.calls += request.call
         self.in_flight += 1
         self.changed()
 
@@ -106,7 +113,7 @@ class Recorder:
         """Forgets the requests and the totals; what is open or in flight stays counted."""
         self.requests.clear()
         self.total = self.in_flight
-        self.aborted = 0
+        self.calls = self.aborted = 0
         self.changed()
 
     def changed(self) -> None:
@@ -123,4 +130,4 @@ class Recorder:
             self._waiting.discard(future)
 
     def gauges(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in ("connections", "opened", "in_flight", "total", "aborted")}
+        return {name: getattr(self, name) for name in ("connections", "opened", "in_flight", "total", "calls", "aborted")}

@@ -23,6 +23,7 @@ from gateway.mock.connection import Answer, Connection, for_ever
 from gateway.mock.events import Events
 from gateway.mock.generation import Generation, generate, prompts, render
 from gateway.mock.metrics import Engine
+from gateway.mock.pace import Pace
 from gateway.mock.recorder import Received, Recorder
 from gateway.mock.tokens import Vocabulary
 
@@ -34,7 +35,8 @@ class MockBackend:
     """A mock engine in this event loop.
 
     `default` answers what the script does not; `port` 0 takes a free one; `key` demands a bearer key below /v1/;
-    `keep_alive_s` is how long an idle connection stays open; the newest `keep` requests are remembered.
+    `keep_alive_s` is how long an idle connection stays open; the newest `keep` requests are remembered; the prefix cache
+    has room for `kv_tokens` tokens (one block of 32 at least).
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class MockBackend:
         key: str | None = None,
         max_model_len: int = 4096,
         max_num_seqs: int = 256,
+        kv_tokens: int = 46_592,
         keep_alive_s: float = 5.0,
         keep: int = 10_000,
     ) -> None:
@@ -57,7 +60,7 @@ class MockBackend:
         self._script = Script(default or Behaviour())
         self._script.add(script)
         self._recorder = Recorder(keep)
-        self._engine = Engine(self.models[0], max_num_seqs)
+        self._engine = Engine(self.models[0], max_num_seqs, kv_tokens)
         self._vocabulary = Vocabulary()
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
@@ -87,23 +90,23 @@ class MockBackend:
         """Listens. Raises OSError if it cannot."""
 
         def connection() -> Connection:
-            return Connection(self._recorder, self._handle, self._keep_alive_s, self._connections)
+            return Connection(self._recorder, self._handle, self._keep_alive_s, self._connections, lambda: self._server is None)
 
         self._server = await asyncio.get_running_loop().create_server(connection, self._host, self._port, backlog=4096)
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def aclose(self) -> None:
         """Stops listening and ends every connection, answered or not."""
-        if self._server is None:
+        server, self._server = self._server, None
+        if server is None:
             return
-        self._server.close()
+        server.close()
         tasks = [connection.task for connection in self._connections]
         for connection in list(self._connections):
             connection.abort()
         if tasks:
             await asyncio.wait(tasks)
-        await self._server.wait_closed()
-        self._server = None
+        await server.wait_closed()
 
     # -- what tests read and say
 
@@ -224,13 +227,13 @@ class MockBackend:
             if body.get("stream") and not behaviour.ignore_stream:
                 await self._stream(answer, request, generation, chat)
             else:
-                pace = _Pace(behaviour, self._script.default)
+                pace = Pace(behaviour, self._script.default, generation.uncached)
                 await pace.until(generation.steps - 1)
                 await answer.whole(200, orjson.dumps(answers.chat(generation) if chat else answers.completion(generation)))
 
     async def _stream(self, answer: Answer, request: Received, generation: Generation, chat: bool) -> None:
         behaviour = generation.behaviour
-        pace = _Pace(behaviour, self._script.default)
+        pace = Pace(behaviour, self._script.default, generation.uncached)
         await answer.head(200, _STREAM)
         events = Events(answer, request, behaviour)
         if behaviour.events is not None:
@@ -246,7 +249,7 @@ class MockBackend:
         body = errors.parse(request.body)
         model = self._model(body)
         inputs = prompts({"prompt": body.get("input")}, self._vocabulary)
-        await _Pace(behaviour, self._script.default).until(0)
+        await Pace(behaviour, self._script.default, sum(map(len, inputs))).until(0)
         await answer.whole(200, orjson.dumps(catalogue.embeddings(body, model, inputs, request.header("x-request-id"))))
 
     async def _models(self, answer: Answer, *_: object) -> None:
@@ -298,22 +301,3 @@ class MockBackend:
                 await answer.whole(200, b"{}")
             case _:
                 await answer.whole(404, b'{"detail":"Not Found"}')
-
-
-class _Pace:
-    """When each step of an answer is due."""
-
-    def __init__(self, behaviour: Behaviour, default: Behaviour) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._start = self._loop.time()
-        self._first = _given(behaviour.first_token_delay_s, default.first_token_delay_s)
-        self._rate = _given(behaviour.tokens_per_second, default.tokens_per_second)
-
-    async def until(self, step: int) -> None:
-        """Waits until the step (from 0) is due; at least one turn of the loop, so that a client's leaving is heard."""
-        due = self._start + self._first + (step / self._rate if self._rate else 0.0)
-        await asyncio.sleep(max(0.0, due - self._loop.time()))
-
-
-def _given(value: float | None, default: float | None) -> float:
-    return value if value is not None else default or 0.0

@@ -1,16 +1,17 @@
 /*
  * lg: a closed-loop load generator for chat completions. One thread, epoll, keep-alive connections.
  *
- *   cc -O2 -o lg lg.c && ./lg -p PORT -k KEY -m MODEL -c CONNECTIONS -n REQUESTS [-s [-u]] [-t SECONDS]
+ *   cc -O2 -o lg lg.c && ./lg -p PORT -k KEY -m MODEL -c CONNECTIONS -n REQUESTS [-s [-u]] [-t SECONDS] [-a PATH]
  *
  *   -s   ask for streams, with stream_options.include_usage: true
  *   -u   leave stream_options out
  *   -t   stop starting requests after SECONDS (default 60); those under way get 10 s more, then count as errors
+ *   -a   ask at PATH instead of /v1/chat/completions
  *
  * Each connection sends a request of about 1.3 KB (some 200 tokens of prompt), reads the whole answer and starts again,
- * until REQUESTS are done. An answer with another status than 200, a broken one and a lost connection are errors; the
- * first is described on stderr. Prints one JSON object: times in ms, `events` counts the "data:" lines of streams,
- * `reads` the reads that brought at least one.
+ * until REQUESTS are done; one that ends with its answer is opened anew. An answer with another status than 200, a
+ * broken one and a lost connection are errors; the first is described on stderr. Prints one JSON object: times in ms,
+ * `events` counts the "data:" lines of streams, `reads` the reads that brought at least one.
  *
  * Linux only (epoll).
  */
@@ -42,6 +43,7 @@ typedef struct {
     int fd;
     bool busy; /* a request is under way */
     bool complete, broken;
+    bool closes; /* the connection ends with this answer */
     int status;
     Part part;
     size_t left;            /* bytes of the body or chunk that are still to come */
@@ -63,10 +65,16 @@ typedef struct {
 static struct {
     int port, connections;
     long requests;
-    const char *model, *key;
+    const char *model, *key, *path;
     bool stream, usage;
     int64_t stop_ns;
-} options = {.connections = 1, .requests = 1, .model = "mock", .key = "none", .usage = true, .stop_ns = 60000000000};
+} options = {.connections = 1,
+             .requests = 1,
+             .model = "mock",
+             .key = "none",
+             .path = "/v1/chat/completions",
+             .usage = true,
+             .stop_ns = 60000000000};
 
 static char *request;
 static size_t request_length;
@@ -155,10 +163,12 @@ static void take_payload(Connection *c, const char *p, size_t length) {
 
 static void take_head(Connection *c) {
     c->part = UNTIL_CLOSE;
-    if (c->head_length < 12 || memcmp(c->head, "HTTP/1.1 ", 9) != 0) {
+    bool old = c->head_length >= 12 && memcmp(c->head, "HTTP/1.0 ", 9) == 0;
+    if (c->head_length < 12 || (!old && memcmp(c->head, "HTTP/1.1 ", 9) != 0)) {
         c->broken = true;
         return;
     }
+    c->closes = old;
     c->status = atoi(c->head + 9);
     const char *end = c->head + c->head_length;
     for (const char *line = c->head; line < end;) {
@@ -171,6 +181,7 @@ static void take_head(Connection *c) {
             c->part = CHUNK_SIZE;
             c->left = c->line = 0;
         }
+        if (strncasecmp(line, "connection: close", 17) == 0) c->closes = true;
         const char *line_end = memchr(line, '\n', (size_t)(end - line));
         if (!line_end) break;
         line = line_end + 1;
@@ -264,7 +275,7 @@ static void reconnect(Connection *c) {
 static void start_request(Connection *c) {
     issued++;
     c->busy = true;
-    c->complete = c->broken = false;
+    c->complete = c->broken = c->closes = false;
     c->status = 0;
     c->part = HEAD;
     c->matched = 0;
@@ -285,7 +296,7 @@ static void finish_request(Connection *c, int64_t now) {
     record(&latency, c->start_ns, now);
     if (c->first_ns) record(&first_event, c->start_ns, c->first_ns);
     events += c->events;
-    if (c->broken || c->part == UNTIL_CLOSE) reconnect(c);
+    if (c->broken || c->closes || c->part == UNTIL_CLOSE) reconnect(c);
 }
 
 static void receive(Connection *c) {
@@ -331,10 +342,10 @@ static void prepare_request(void) {
                                "\"max_tokens\":256%s}",
                                options.model, prompt, stream);
     int length = asprintf(&request,
-                          "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUser-Agent: lg/1\r\n"
+                          "POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUser-Agent: lg/1\r\n"
                           "Accept: */*\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"
                           "Content-Length: %d\r\n\r\n%s",
-                          options.port, options.key, body_length, body);
+                          options.path, options.port, options.key, body_length, body);
     if (body_length < 0 || length < 0) fail("out of memory");
     free(body);
     request_length = (size_t)length;
@@ -342,7 +353,7 @@ static void prepare_request(void) {
 
 static void read_options(int argc, char **argv) {
     int option;
-    while ((option = getopt(argc, argv, "p:k:m:c:n:sut:")) != -1) {
+    while ((option = getopt(argc, argv, "p:k:m:c:n:sut:a:")) != -1) {
         switch (option) {
         case 'p': options.port = atoi(optarg); break;
         case 'k': options.key = optarg; break;
@@ -351,6 +362,7 @@ static void read_options(int argc, char **argv) {
         case 'n': options.requests = atol(optarg); break;
         case 's': options.stream = true; break;
         case 'u': options.usage = false; break;
+        case 'a': options.path = optarg; break;
         case 't': options.stop_ns = (int64_t)(atof(optarg) * 1e9); break;
         default: exit(2);
         }

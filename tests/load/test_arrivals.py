@@ -133,6 +133,15 @@ def test_a_body_is_what_the_load_says() -> None:
     assert sent == {"model": "mock", "max_tokens": 7, "stream": True, "temperature": 0.5, "user": "é"}
 
 
+def test_streams_may_ask_for_their_usage() -> None:
+    one = scenario(load={"chat": {"constant": 10, "stream": 0.5, "usage": True}, "other": {"constant": 1}})
+    sent = [(ask, json.loads(body(ask, one.load[ask.load]))) for ask in asks(one)]
+
+    assert {ask.stream for ask, _ in sent} == {True, False}
+    for ask, fields in sent:
+        assert fields.get("stream_options") == ({"include_usage": True} if ask.stream and ask.load == "chat" else None)
+
+
 def test_a_prompt_of_so_many_bytes() -> None:
     one = scenario(load={"chat": {"burst": {"size": 1}, "prompt_bytes": 5_000_000, "stream": 0}})
 

@@ -125,6 +125,34 @@ async def test_a_caller_that_leaves_is_not_waited_for() -> None:
     assert (record.kind, record.events, record.end) == ("left", 2, 3.0)
 
 
+USAGE = b'"usage":{"prompt_tokens":1000,"total_tokens":1001,"prompt_tokens_details":{"cached_tokens":%b}}'
+
+
+@pytest.mark.parametrize(
+    ("pieces", "uncached"),
+    [
+        ([whole("200 OK", b'{"choices":[{}],' + USAGE % b"640" + b"}")], 360),
+        ([SSE, chunk(TOKEN), chunk(b'data: {"choices":[],' + USAGE % b"640" + b"}\n\n"), chunk(DONE), END], 360),
+        ([whole("200 OK", b'{"choices":[{}],' + USAGE % b"null" + b"}")], 1000),
+        ([whole("200 OK", b'{"choices":[{}],"usage":{"prompt_tokens":1000}}')], None),
+        ([whole("200 OK", b'{"choices":[{}],"usage":{"prompt_tokens":"many","prompt_tokens_details":{}}}')], None),
+        ([whole("200 OK", b'{"choices":[{}],"usage":null}')], None),
+        ([whole("200 OK", b'{"choices":[{}]}')], None),
+        ([SSE, chunk(TOKEN), chunk(DONE), END], None),
+    ],
+)
+async def test_the_usage_tells_what_was_computed_of_the_prompt(pieces: list[bytes], uncached: int | None) -> None:
+    record, _ = await judged(*pieces)
+
+    assert (record.kind, record.uncached) == ("complete", uncached)
+
+
+async def test_the_model_that_served_is_noted() -> None:
+    record, _ = await judged(whole("200 OK", b'{"choices":[{}]}', b"X-Trilemma-Model: small"))
+
+    assert record.model == "small"
+
+
 async def test_an_interim_answer_is_not_the_answer() -> None:
     record, _ = await judged(b"HTTP/1.1 100 Continue\r\n\r\n" + whole("200 OK", b'{"choices":[{}]}'))
 

@@ -11,11 +11,14 @@ from gateway.load.backends import Gauges
 from gateway.load.figures import figures, names, statuses, tenants, timeline
 from gateway.load.inject import Happened
 from gateway.load.outcome import KINDS, Record
+from gateway.load.placement import Placed
 from gateway.load.report import Report, report, requests_csv
 from gateway.load.run import Observed, Settled
 from gateway.load.scenario import Scenario
 from gateway.load.watch import GaugeSample, ProcessSample, orphans
 from tests.load.making import scenario
+
+LARGE = {"constant": 1, "model": "large"}
 
 
 def record(number: int = 0, **more: Any) -> Record:
@@ -47,7 +50,7 @@ def observed(*records: Record, **more: Any) -> Observed:
         "settled": Settled(),
         "backends": {},
         "backend_metrics": {},
-        "gateway_metrics": "",
+        "gateway_metrics": [],
         "lasted_s": 10.0,
     }
     return Observed(**(given | more))
@@ -123,6 +126,89 @@ def test_added_latency_is_what_a_healthy_backend_does_not_need() -> None:
     assert whole["ttft_p50_ms"] is None
 
 
+def test_a_prompt_that_was_computed_is_not_added_latency_and_one_that_was_cached_is_not_needed() -> None:
+    """10,000 tokens a second: 4,000 tokens that were not cached need 0.4 s, after 0.1 s."""
+    made = scenario(backends={"mock": {"first_token_s": 0.1, "prefill_tokens_per_second": 10_000, "tokens_per_second": 10}})
+
+    assert of(complete(0, ttft=0.55, uncached=4_000), made=made)["added_p50_ms"] == pytest.approx(50)
+    assert of(complete(0, ttft=0.55, uncached=0), made=made)["added_p50_ms"] == pytest.approx(450)
+    assert of(complete(0, total=1.53, uncached=4_000, sse=False), made=made)["added_p50_ms"] == pytest.approx(30)  # and ten tokens more
+    assert of(complete(0, ttft=0.55), made=made)["added_p50_ms"] is None  # what was computed is not known
+
+
+def test_added_latency_is_that_of_the_model_that_served() -> None:
+    groups = {"large": {"first_token_s": 0.5}, "small": {"model": "small", "first_token_s": 0.1}}
+    made = scenario(backends={"large": groups["large"] | {"model": "large"}, "small": groups["small"]}, load={"chat": LARGE})
+
+    found = of(complete(0, ttft=0.52, model="large"), complete(1, ttft=0.13, model="small"), made=made)
+
+    assert (found["added_p50_ms"], found["added_p99_ms"]) == (pytest.approx(20), pytest.approx(30))
+    assert found["fallback_share"] == 0.5
+
+
+def test_only_answers_count_as_fallbacks_and_only_those_that_tell() -> None:
+    made = scenario(backends={"mock": {"model": "large"}}, load={"chat": LARGE})
+
+    found = of(
+        complete(0, model="large"),
+        complete(1, model="small"),
+        complete(2),
+        refused(3, 502, model=""),
+        complete(4, model="large"),
+        made=made,
+    )
+
+    assert found["fallback_share"] == pytest.approx(1 / 3)
+    assert of(complete(0), made=made)["fallback_share"] is None
+
+
+def test_calls_are_counted_at_the_backends() -> None:
+    groups = {"a": {"count": 2, "model": "a"}, "b": {"model": "b"}, "spare": {"model": "spare"}}
+    made = scenario(backends=groups, load={"a": {"constant": 1, "model": "a"}, "b": {"constant": 1, "model": "b"}})
+    counted = {"a-0": Gauges(total=90, calls=9), "a-1": Gauges(total=90, calls=3), "b": Gauges(calls=4), "spare": Gauges(calls=2)}
+    asked = [complete(n, load="a" if n < 8 else "b") for n in range(12)]
+
+    found = of(*asked, made=made, backends=counted)
+    without = of(*asked, made=made, backends={name: one for name, one in counted.items() if name != "a-1"})
+
+    assert found["calls_per_request"] == pytest.approx(18 / 12)
+    assert (found["a.calls_per_request"], found["b.calls_per_request"]) == (1.5, 1.0)
+    assert found["calls_spread"] == 1.5  # 9 of a mean of 6
+    assert (without["calls_per_request"], without["a.calls_per_request"], without["b.calls_per_request"]) == (None, None, 1.0)
+    assert without["calls_spread"] is None
+
+
+def test_of_two_loads_with_one_model_the_calls_are_not_told_apart() -> None:
+    made = scenario(load={"a": {"constant": 1}, "b": {"constant": 1}})
+
+    found = of(complete(0, load="a"), complete(1, load="b"), made=made, backends={"mock": Gauges(calls=3)})
+
+    assert (found["calls_per_request"], found["a.calls_per_request"]) == (1.5, None)
+
+
+def test_the_slowest_drain_is_told_if_all_ended() -> None:
+    def drain(began: float, ended: float | None) -> Happened:
+        return Happened(do="drain", backend="mock", began=began, ended=ended)
+
+    kill = Happened(do="kill", backend="mock", began=9.0)
+
+    assert of(happened=[drain(1.0, 1.5), drain(5.0, 7.5), kill])["drained_max_s"] == 2.5
+    assert of(happened=[drain(1.0, 1.5), drain(5.0, None)])["drained_max_s"] is None
+    assert of(happened=[kill])["drained_max_s"] is None
+
+
+def test_other_placements_are_told_beside_the_measured_one() -> None:
+    made = scenario(placements=["random", "hash"])
+    text = "vllm:prefix_cache_queries_total 100\nvllm:prefix_cache_hits_total 30\n"
+    placed = {"random": Placed(0.2, 1.1), "hash": Placed(0.25, 2.0)}
+
+    found = figures(made, observed(complete(0), backend_metrics={"mock": text}), placed)
+
+    assert (found["prefix_hit_share"], found["prefix_hit_share_random"], found["prefix_hit_share_hash"]) == (0.3, 0.2, 0.25)
+    assert found["prefix_gain"] == pytest.approx(1.5)
+    assert of(complete(0), backend_metrics={"mock": text})["prefix_gain"] is None
+
+
 def test_latency_counts_from_when_it_was_due_or_from_an_early_start() -> None:
     late = complete(0, at=5.0, sent=5.4, first=5.5)
     early = complete(0, at=5.0, sent=4.9, first=5.5)
@@ -157,9 +243,12 @@ def test_what_the_gateway_tells_of_itself() -> None:
 
 
 def test_the_loop_lag_is_taken_from_the_metrics_if_it_is_there() -> None:
-    exposed = '# TYPE trilemma_loop_lag_max_seconds gauge\ntrilemma_loop_lag_max_seconds{worker="0"} 0.012\ntrilemma_requests_total 7\n'
+    exposed = '# TYPE trilemma_loop_lag_seconds gauge\ntrilemma_loop_lag_seconds{worker="0"} %s\ntrilemma_requests_total 7\n'
+    histogram = 'trilemma_loop_lag_seconds_bucket{le="+Inf"} 30\ntrilemma_loop_lag_seconds_sum 2\ntrilemma_loop_lag_seconds_count 30\n'
 
-    assert of(gateway_metrics=exposed)["loop_lag_max_ms"] == pytest.approx(12)
+    assert of(gateway_metrics=[exposed % 0.002, exposed % 0.012, "", exposed % 0.001])["loop_lag_max_ms"] == pytest.approx(12)
+    assert of(gateway_metrics=["trilemma_loop_lag_max_seconds 0.5\n"])["loop_lag_max_ms"] == pytest.approx(500)
+    assert of(gateway_metrics=[histogram])["loop_lag_max_ms"] is None
     assert of()["loop_lag_max_ms"] is None
 
 

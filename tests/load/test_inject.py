@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -10,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from gateway.load import faults
+from gateway.load.admin import Admin
 from gateway.load.asking import call
 from gateway.load.backends import BackendProcess
 from gateway.load.faults import AnyFault
 from gateway.load.inject import Happened, inject
-from gateway.load.scenario import Group
+from gateway.load.scenario import Group, ScenarioError
+from gateway.mock import Behaviour, MockBackend
 from gateway.pool.http1 import Http1Transport
 from gateway.pool.transport import TransportError
 from tests.support.waiting import until
@@ -159,6 +162,31 @@ async def test_the_last_of_two_faults_holds_and_the_first_one_is_not_forgotten(s
     assert await stand.ask() == 500
     await stand.backend.behave(first)
     assert await stand.ask() == 200
+
+
+async def test_a_drain_is_over_when_the_gateway_says_so(stand: Stand) -> None:
+    """A mock plays the gateway's admin endpoint."""
+    answers = [Behaviour(path="/admin/backends/mock", body=f'{{"drained":{drained}}}') for drained in ("true", "false", "false")]
+    ended, late, back = (Happened(do="", backend="mock") for _ in range(3))
+    async with MockBackend(script=answers) as gateway:
+        transport = Http1Transport()
+        admin = Admin(gateway.url, "sk", transport)
+
+        await inject(faults.Drain(at=0, backend="mock", within_s=9), stand.backend, stand.clock, ended, admin)
+        await inject(faults.Drain(at=0, backend="mock"), stand.backend, stand.clock, late, admin)
+        await inject(faults.Undrain(at=0, backend="mock"), stand.backend, stand.clock, back, admin)
+        await transport.close()
+
+        asked = [(one.target, json.loads(one.body)["state"]) for one in gateway.requests]
+    path = "/admin/backends/mock"
+    assert asked == [(f"{path}?wait_s=9", "draining"), (f"{path}?wait_s=30", "draining"), (path, "serving")]
+    assert [one.began is not None for one in (ended, late, back)] == [True] * 3
+    assert [one.ended is not None for one in (ended, late, back)] == [True, False, False]
+
+
+async def test_nobody_can_be_told_to_drain_where_there_is_no_key(stand: Stand) -> None:
+    with pytest.raises(ScenarioError, match="nobody can be told"):
+        await inject(faults.Drain(at=0, backend="mock"), stand.backend, stand.clock, Happened(do="drain", backend="mock"))
 
 
 async def test_a_fault_that_is_cut_short_is_undone(stand: Stand) -> None:

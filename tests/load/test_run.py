@@ -100,7 +100,7 @@ def test_the_report_is_one_object_with_every_figure(ran: Ran) -> None:
     assert (ran.out / "rich.json").read_bytes() == ran.stdout
     report = ran.report
     assert (report.scenario, report.seed, report.duration_s, report.data) == ("rich", 1, 4.0, {})
-    assert set(report.tables) == {"tenants", "statuses", "faults", "backends", "timeline", "machine", "versions", "notes"}
+    assert set(report.tables) == {"tenants", "statuses", "faults", "backends", "placements", "timeline", "machine", "versions", "notes"}
     assert "figure" in report.text()
 
 

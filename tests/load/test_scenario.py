@@ -36,11 +36,14 @@ def test_every_kind_of_scenario_ships() -> None:
         "abort_storm",
         "azure_code",
         "azure_conv",
+        "fallback",
         "flapping",
+        "hedging",
         "kill_one_of_three",
         "lying_backends",
         "mooncake",
         "overload",
+        "rolling_drain",
         "slow_clients",
         "thousand_streams",
     }
@@ -69,6 +72,9 @@ def test_every_kind_of_scenario_ships() -> None:
         ({"faults": [{"do": "html", "at": 1, "for_s": 0, "backend": "mock"}]}, "`for_s` must be above 0"),
         ({"faults": [{"do": "explode", "at": 1, "backend": "mock"}]}, "Invalid value 'explode'"),
         ({"faults": [{"do": "kill", "at": 1, "backend": "mock", "status": 500}]}, "unknown field `status`"),
+        ({"backends": {"mock": {"kv_tokens": 31}}}, "`kv_tokens` must be at least 32"),
+        ({"placements": ["luck"]}, "Invalid enum value 'luck'"),
+        ({"placements": ["random"], "target": {"url": "http://127.0.0.1:9"}}, "`placements` needs `backends`"),
         ({"tenants": {"a": {"weight": 0}}}, "`weight` must be above 0"),
     ],
 )
@@ -95,6 +101,17 @@ def test_a_fault_hits_one_backend_or_its_group() -> None:
 
     assert list(made.instances()) == ["a-0", "a-1", "b"]
     assert [made.hit_by(fault) for fault in made.faults] == [["a-0", "a-1"], ["a-1"], ["b"]]
+
+
+def test_how_long_a_healthy_answer_takes() -> None:
+    """0.1 s, 3,000 tokens of prompt at 10,000 a second, and 20 tokens after the first at 50 a second."""
+    mock = scenario(backends={"mock": {"first_token_s": 0.1, "prefill_tokens_per_second": 10_000, "tokens_per_second": 50}}).backends[
+        "mock"
+    ]
+    quick = scenario(backends={"mock": {"first_token_s": 0.1, "tokens_per_second": 0}}).backends["mock"]
+
+    assert (mock.first_s(3_000), mock.whole_s(3_000, 21)) == (pytest.approx(0.4), pytest.approx(0.8))
+    assert (quick.first_s(3_000), quick.whole_s(3_000, 21)) == (0.1, 0.1)
 
 
 def test_a_target_has_its_key_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

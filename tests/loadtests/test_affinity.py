@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from gateway.load.traces import Row, read_trace
+from gateway.mock.prefix_cache import PrefixCache
 from loadtests import affinity
-from loadtests.affinity import Cache, Figures, Replica, rules, simulate
+from loadtests.affinity import Engine, Figures, rules, simulate
 
 DATA = Path(affinity.__file__).parent / "data"
 
@@ -28,19 +29,9 @@ def test_the_trace_is_what_its_readme_says() -> None:
     assert digest in (DATA / "README.md").read_text()
 
 
-def test_a_cache_serves_the_blocks_before_the_first_it_lacks() -> None:
-    cache = Cache(4)
-
-    assert cache.use([1, 2, 3]) == 0
-    assert cache.use([1, 2, 9]) == 2
-    assert cache.use([5]) == 0  # goes in for 3, the end of the older prompt
-    assert cache.use([1, 2, 3]) == 2
-    assert cache.use([8, 1]) == 0
-
-
 def test_a_replica_prefills_one_prompt_after_another_and_decodes_all_at_once() -> None:
     """10,000 tokens take 1 s, a token of the answer 25 ms; the 5 blocks that the second finds cached are 2,560 tokens."""
-    replica = Replica("r", Cache(100))
+    replica = Engine("r", PrefixCache(100))
 
     assert replica.serve(10.0, Row(0.0, 10_000, 100, tuple(range(20)))) == (0, 0.0, 1.0)
     hits, wait, first = replica.serve(10.5, Row(0.0, 12_560, 40, (*range(5), *range(50, 70))))
@@ -74,6 +65,13 @@ def test_affinity_finds_more_than_rules_that_look_at_load_only_and_spreads_as_th
 
 def test_hashing_what_all_share_sends_all_to_one(rows: list[Row]) -> None:
     assert figures(rows, 4)["hash"].calls_spread == 4.0
+
+
+def test_the_page_tells_what_the_command_finds(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (DATA.parents[1] / "docs/load.md").read_text()
+
+    assert affinity.main(["--markdown"]) == 0
+    assert capsys.readouterr().out in page
 
 
 def test_figures_for_machines_and_for_people(capsys: pytest.CaptureFixture[str]) -> None:

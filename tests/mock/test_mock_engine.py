@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import httpx
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.mock import Behaviour, MockBackend
+from gateway.mock import Behaviour, MockBackend, cli
 from gateway.mock.tokens import Vocabulary, alternatives, logprob, split
 
 
@@ -80,6 +81,56 @@ async def test_a_repeated_prefix_is_cached_in_blocks(client: httpx.AsyncClient) 
         cached.append(answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"])
     assert cached == [0, 64, 64, 0]  # Two whole blocks of 32.
     assert (await metrics(client))[f"vllm:prefix_cache_hits_total{{{LABELS}}}"] == 128
+
+
+async def test_the_cache_has_room_for_so_many_tokens() -> None:
+    """Room for 128 tokens, four blocks. Each prompt has three whole blocks and one token more; the usage tells what was cached."""
+    a, b, c = (" ".join([word] * 97) for word in ("ant", "bee", "cat"))
+    async with MockBackend(kv_tokens=128) as mock, httpx.AsyncClient(base_url=mock.url) as http:
+        cached = []
+        for text in (a, a, b, b, c, a):
+            answer = await http.post("/v1/completions", json={"prompt": text, "max_tokens": 1})
+            cached.append(answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"])
+        exposed = (await http.get("/metrics")).text
+    # b pushes out a's two last blocks; c pushes out what is left of a, and b's two last
+    assert cached == [0, 96, 0, 96, 0, 0]
+    assert 'num_gpu_blocks="4"' in exposed
+
+
+async def test_a_cached_prompt_comes_sooner() -> None:
+    """Of 33 tokens a block of 32 is cached; the last takes a day where a token does."""
+    day = 1 / 86_400
+    prompt = " ".join(["word"] * 33)
+    async with MockBackend(default=Behaviour(prefill_tokens_per_second=day)) as mock, httpx.AsyncClient(base_url=mock.url) as http:
+        mock.script(Behaviour(prefill_tokens_per_second=0), Behaviour(), Behaviour(prefill_tokens_per_second=1_000))
+        warm = await http.post("/v1/completions", json={"prompt": prompt, "max_tokens": 1})
+        slow = asyncio.create_task(http.post("/v1/completions", json={"prompt": prompt, "max_tokens": 1}))
+        await mock.wait_for(lambda m: m.in_flight == 1)
+        again = await http.post("/v1/completions", json={"prompt": prompt, "max_tokens": 1})
+        details = [answer.json()["usage"]["prompt_tokens_details"] for answer in (warm, again)]
+        assert [one["cached_tokens"] for one in details] == [0, 32]
+        assert mock.in_flight == 1
+        slow.cancel()
+
+
+def test_a_cache_without_a_block_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--kv-tokens", "31"])
+
+    assert ended.value.code == 2
+    assert "--kv-tokens: at least one block of 32" in capsys.readouterr().err
+
+
+async def test_calls_are_counted_apart_from_probes(mock: MockBackend, client: httpx.AsyncClient) -> None:
+    await client.get("/health")
+    await client.get("/v1/models")
+    await client.post("/tokenize", json={"prompt": "x"})
+    await client.post("/v1/completions", json={"prompt": "x", "max_tokens": 1})
+
+    gauges = (await client.get("/mock/requests")).json()
+    assert (gauges["total"], gauges["calls"]) == (4, 1)
+    mock.reset()
+    assert (await client.get("/mock/requests")).json()["calls"] == 0
 
 
 async def test_paced_tokens_come_one_by_one() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
 import zlib
 from typing import Any
 
@@ -323,6 +325,25 @@ async def test_the_end_of_the_mock_is_no_abort() -> None:
     await mock.wait_for(lambda m: m.connections == 0)
     assert (mock.aborted, mock.requests[0].cut) == (0, True)
     writer.transport.abort()
+
+
+@pytest.mark.asyncio(loop_factories=["uvloop"])
+@pytest.mark.parametrize("turns", range(5))
+async def test_who_connects_as_the_mock_ends_is_not_left_waiting(turns: int) -> None:
+    """However far its connection has come, it ends; it is not kept by a mock that is no more."""
+    with socket.socket() as client:
+        async with MockBackend() as mock:
+            mock.script(Behaviour(never_answer=True))
+            url = httpx.URL(mock.url)
+            client.connect((url.host, url.port))  # the kernel answers
+            client.send(post(STREAM))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        client.setblocking(False)
+        with contextlib.suppress(ConnectionError):
+            async with asyncio.timeout(10):
+                assert await asyncio.get_running_loop().sock_recv(client, 1) == b""
+    await mock.wait_for(lambda m: m.connections == 0)
 
 
 async def test_a_mock_may_come_back_on_its_port(client: httpx.AsyncClient) -> None:
