@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import csv
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
 import msgspec
 
 from gateway.bench import overhead
+from gateway.bench.blocks import Block, Progress
 from gateway.bench.ctools import BenchError
 from gateway.bench.plot import dots
-from gateway.bench.report import Report
+from gateway.bench.report import Report, put
+from gateway.bench.servers import terminable
 
 
 def main(argv: Sequence[str]) -> int:
     """Run one suite. 0: it ran; 1: --assert-bars and a bar was missed; 2: it cannot run here, or was called wrongly; 130: Ctrl-C."""
     options = _parser().parse_args(argv)
     try:
-        with _terminable():
+        with terminable():
             report = SUITES[options.suite](options, _progress)
     except BenchError as error:
         _progress(f"trilemma bench {options.suite}: {error}")
@@ -35,6 +35,8 @@ def main(argv: Sequence[str]) -> int:
         write_out(report, options.out)
     if options.raw is not None:
         write_raw(report, options.raw)
+    if options.into is not None:
+        options.into.write_text(put(options.into.read_text(), report.suite, report.markdown()))
     sys.stdout.write(report.json().decode() if options.json else report.text())
     sys.stdout.flush()
     missed = report.missed()
@@ -63,7 +65,7 @@ def write_raw(report: Report, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{report.suite}_blocks.csv").open("w", newline="") as sink:
         writer = csv.writer(sink)
-        writer.writerow(overhead.Block.__struct_fields__)
+        writer.writerow(Block.__struct_fields__)
         writer.writerows(msgspec.structs.astuple(block) for block in _blocks(report))
     with (folder / f"{report.suite}_starts.csv").open("w", newline="") as sink:
         writer = csv.writer(sink)
@@ -71,19 +73,19 @@ def write_raw(report: Report, folder: Path) -> None:
         writer.writerows(enumerate(report.tables["starts_s"]))
 
 
-def _blocks(report: Report) -> Sequence[overhead.Block]:
-    blocks: Sequence[overhead.Block] = report.tables["blocks"]
+def _blocks(report: Report) -> Sequence[Block]:
+    blocks: Sequence[Block] = report.tables["blocks"]
     return blocks
 
 
-def _overhead(options: argparse.Namespace, progress: overhead.Progress) -> Report:
+def _overhead(options: argparse.Namespace, progress: Progress) -> Report:
     sizes = overhead.QUICK if options.quick else overhead.Sizes()
     if options.blocks is not None:
         sizes = replace(sizes, blocks=options.blocks)
     return overhead.run(sizes, progress, options.command)
 
 
-SUITES: Mapping[str, Callable[[argparse.Namespace, overhead.Progress], Report]] = {"overhead": _overhead}
+SUITES: Mapping[str, Callable[[argparse.Namespace, Progress], Report]] = {"overhead": _overhead}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -92,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print one JSON object, alone on stdout")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write the JSON object and plots there")
     parser.add_argument("--raw", type=Path, metavar="DIR", help="write what the figures are computed from there (CSV)")
+    parser.add_argument("--into", type=Path, metavar="PAGE.md", help="put the table into that page, between <!-- SUITE --> marks, too")
     parser.add_argument("--quick", action="store_true", help="a smoke run of seconds; its figures mean little")
     parser.add_argument("--assert-bars", action="store_true", help="exit with 1 when a bar is missed")
     parser.add_argument("--blocks", type=_positive, metavar="N", help="blocks per series, the least one counts")
@@ -109,17 +112,3 @@ def _positive(text: str) -> int:
 def _progress(line: str) -> None:
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
-
-
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM unwind the stack, so that the servers that were started are stopped."""
-
-    def leave(number: int, _: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

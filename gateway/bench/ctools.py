@@ -17,6 +17,7 @@ import msgspec
 
 import gateway
 
+CHAT = "/v1/chat/completions"
 NAMES = ("mock", "lg")
 FLAGS = ("-O2", "-std=gnu11", "-Wall")
 _GRACE_S = 30.0  # what the load generator may take beyond its own limit
@@ -44,6 +45,7 @@ class Load:
     requests: int
     stream: bool = False
     usage: bool = True
+    path: str = CHAT
 
 
 class LoadResult(msgspec.Struct, frozen=True):
@@ -111,7 +113,7 @@ def _compiled(source: Path, digest: str, cache: Path) -> Path:
 def run_load(lg: Path, port: int, key: str, load: Load, limit_s: float = 60.0) -> tuple[LoadResult, str]:
     """Run the load against 127.0.0.1:port; returns what was seen and the first error's description ("" if none)."""
     command = [str(lg), "-p", str(port), "-k", key, "-m", load.model, "-c", str(load.connections)]
-    command += ["-n", str(load.requests), "-t", f"{limit_s:g}"]
+    command += ["-n", str(load.requests), "-t", f"{limit_s:g}", "-a", load.path]
     command += ["-s"] * load.stream + ["-u"] * (not load.usage)
     done = subprocess.run(  # noqa: S603 - compiled above
         command, capture_output=True, text=True, timeout=limit_s + _GRACE_S, check=False

@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,28 @@ import msgspec
 import gateway
 
 
+class Bar(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a figure has to keep to: at least, at most."""
+
+    least: float | None = None
+    most: float | None = None
+
+    def kept(self, value: float | None) -> bool:
+        """Whether the value keeps to it; one that could not be had does not."""
+        return value is not None and (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
+    def __str__(self) -> str:
+        bounds = ((">=", self.least), ("<=", self.most))
+        return ", ".join(f"{sign} {bound:,.6g}" for sign, bound in bounds if bound is not None)
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The JSON object of `trilemma bench SUITE --json`.
 
     seeds: the random seeds that were used; data: input -> SHA-256; figures: name -> number, or null when it cannot be
-    had here; tables: whatever shows how the figures came about. Three tables have a fixed meaning: `bars` (figure ->
-    the largest value that passes), `reasons` (figure -> why it is null) and `notes` (sentences for the reader).
+    had here; tables: whatever shows how the figures came about. Some tables have a fixed meaning: `bars` (figure -> Bar),
+    `reasons` (figure -> why it is null), `notes` (sentences for the reader), `machine` (what machine() says) and `shown`
+    (names of tables row -> column -> number that people are shown too).
     """
 
     suite: str
@@ -38,24 +54,43 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     def missed(self) -> list[str]:
         """Figures that have a bar and do not keep it; one that could not be had does not keep it either."""
-        bars: Mapping[str, float] = self.tables.get("bars", {})
-        return [name for name, bar in bars.items() if not _keeps(self.figures.get(name), bar)]
+        bars: Mapping[str, Bar] = self.tables.get("bars", {})
+        return [name for name, bar in bars.items() if not bar.kept(self.figures.get(name))]
 
     def text(self) -> str:
-        """Figures with their bars beside them, then the reasons and notes."""
-        bars: Mapping[str, float] = self.tables.get("bars", {})
+        """Figures with their bars beside them, other tables that are shown, then the reasons and notes."""
         reasons: Mapping[str, str] = self.tables.get("reasons", {})
-        rows = [("figure", "value", "bar", "")]
-        for name, value in self.figures.items():
-            bar = bars.get(name)
-            verdict = "" if bar is None else "kept" if _keeps(value, bar) else "MISSED"
-            rows.append((name, _number(value), "" if bar is None else f"<= {bar:g}", verdict))
-        parts = [f"trilemma bench {self.suite}   version {self.version}   commit {self.commit or 'unknown'}", ""]
-        parts += columns(rows)
+        parts = [f"trilemma bench {self.suite}   version {self.version}   commit {self.commit or 'unknown'}"]
+        for rows in self._rows():
+            parts += ["", *columns(rows)]
         if reasons:
             parts += ["", "not to be had here:", *(f"  {name}: {reason}" for name, reason in reasons.items())]
         parts += ["", *self.tables.get("notes", ())]
         return "\n".join(parts).rstrip() + "\n"
+
+    def markdown(self) -> str:
+        """The same for a page."""
+        reasons: Mapping[str, str] = self.tables.get("reasons", {})
+        notes: Sequence[str] = self.tables.get("notes", ())
+        parts = ["\n".join(pipes(rows)) for rows in self._rows()]
+        parts += ["\n".join(f"- `{name}` could not be had: {reason}." for name, reason in reasons.items())] if reasons else []
+        parts += [" ".join(notes)] if notes else []
+        return "\n\n".join([*parts, measured_on(self.version, self.commit, self.tables["machine"])]) + "\n"
+
+    def _rows(self) -> Iterator[list[tuple[str, ...]]]:
+        """The tables for people, the figures first."""
+        bars: Mapping[str, Bar] = self.tables.get("bars", {})
+        rows: list[tuple[str, ...]] = [("figure", "value", "bar", "")]
+        for name, value in self.figures.items():
+            bar = bars.get(name)
+            verdict = "" if bar is None else "kept" if bar.kept(value) else "MISSED"
+            rows.append((name, number(value), "" if bar is None else str(bar), verdict))
+        yield rows
+        for table in self.tables.get("shown", ()):
+            found: Mapping[str, Mapping[str, float | None]] = self.tables[table]
+            if found:
+                head = tuple(next(iter(found.values())))
+                yield [(table, *head), *((name, *(number(row[column]) for column in head)) for name, row in found.items())]
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -65,6 +100,28 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
         "  ".join(cell.rjust(width) if i else cell.ljust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
         for row in rows
     ]
+
+
+def pipes(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as a table in Markdown, the first row its head: the first column to the left, the others to the right."""
+    lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    return [lines[0], f"|---|{'---:|' * (len(rows[0]) - 1)}", *lines[1:]]
+
+
+def put(page: str, name: str, text: str) -> str:
+    """The page with the text between its marks `<!-- NAME -->` and `<!-- /NAME -->`. Raises ValueError when it has none."""
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    before, found, rest = page.partition(begin)
+    _, also, after = rest.partition(end)
+    if not found or not also:
+        raise ValueError(f"the page has no {begin} ... {end}")
+    return f"{before}{begin}\n\n{text}\n{end}{after}"
+
+
+def measured_on(version: str, of: str | None, where: Mapping[str, Any]) -> str:
+    """A sentence on what was measured, and on what machine."""
+    load = f"load average {where['load_average'][0]:g}"
+    return f"Version {version}, commit {of or 'unknown'}; {where['cpus']} CPUs ({where['cpu']}), {where['system']}, {load} before."
 
 
 def commit() -> str | None:
@@ -111,11 +168,8 @@ def _cpu_model() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-def _keeps(value: float | None, bar: float) -> bool:
-    return value is not None and value <= bar
-
-
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """For people, to three digits; a dash for none."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}" if abs(value) < 10 else f"{value:.1f}"

@@ -1,4 +1,4 @@
-"""The servers of the overhead suite: the mock backend, nginx as the yardstick, and the gateway under test.
+"""Servers that are measured: the mock backend, nginx as the yardstick, the gateway, and whatever else `running` is told to start.
 
 Each is started on a free port of the loopback, on the CPU it is told to, and is ready once it has answered a chat
 completion with 200. Everything it needs lies in one temporary folder.
@@ -7,7 +7,6 @@ completion with 200. Everything it needs lies in one temporary folder.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import http.client
 import os
 import shlex
@@ -20,14 +19,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType, MappingProxyType
+from typing import Final
 
 import msgspec
 
 import gateway
-from gateway.bench.ctools import BenchError
+from gateway.bench.ctools import CHAT, BenchError
+from gateway.bench.setup import KEY, MODEL, Setup
 
-KEY = "sk-trilemma-bench"
-MODEL, PACED_MODEL, ROUTED_MODEL = "mock", "mock-slow", "auto"
 READY_WITHIN_S = 60.0
 _STOP_WITHIN_S = 10.0
 _POLL_S = 0.002
@@ -42,6 +42,17 @@ class Server:
     port: int
     pid: int
     start_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The question that a server answers with 200 once it is ready."""
+
+    model: str = MODEL
+    path: str = CHAT
+
+
+PLAIN: Final = Ask()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +76,32 @@ def on_cpus(cpus: frozenset[int] | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """Let SIGTERM unwind the stack, so that the servers that were started are stopped."""
+
+    def leave(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def apart() -> tuple[frozenset[int] | None, frozenset[int] | None, str]:
+    """CPU for load and mock, CPU for the server under test, and why they are not apart ("" when they are)."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        return None, None, "one CPU only: the load generator would run on the gateway's"
+    return frozenset(allowed[:1]), frozenset(allowed[1:2]), ""
+
+
+@contextlib.contextmanager
 def mock_backend(site: Site, program: Path) -> Iterator[Server]:
     """The mock backend of loadtests/c."""
     port = free_port()
-    with _running("mock", [str(program), str(port)], port, site) as server:
+    with running("mock", [str(program), str(port)], port, site) as server:
         yield server
 
 
@@ -83,45 +116,26 @@ def nginx(site: Site, backend: int) -> Iterator[Server]:
     folder.mkdir()
     config = folder / "nginx.conf"
     config.write_text(nginx_config(folder, port, backend))
-    with _running("nginx", [program, "-p", str(folder), "-c", str(config)], port, site) as server:
+    with running("nginx", [program, "-p", str(folder), "-c", str(config)], port, site) as server:
         yield server
 
 
 @contextlib.contextmanager
-def gateway_server(site: Site, backend: int, command: str | None = None) -> Iterator[Server]:
-    """`trilemma serve` with one given backend, one key and one virtual model.
+def gateway_server(site: Site, setup: Setup, command: str | None = None, lane: str | None = None) -> Iterator[Server]:
+    """`trilemma serve`, set up like that.
 
-    command: another server to measure in its place; {config}, {port} and {backend} (a port) are filled in.
+    command: another server to measure in its place; {config}, {port} and {backend} (a port) are filled in. lane: the way that requests take
+    (see lanes.py), instead of the one that `trilemma serve` has them take.
     """
     port = free_port()
-    config = site.folder / f"gateway-{port}.json"
-    config.write_bytes(gateway_config(port, backend))
-    words = [sys.executable, "-m", "gateway", "serve", "--config", str(config), "--state", str(site.folder / "state")]
+    config = site.folder / f"{setup.name}-{port}.json"
+    config.write_bytes(setup.file(port))
+    start = ["gateway", "serve"] if lane is None else ["gateway.bench.lanes", lane]
+    words = [sys.executable, "-m", *start, "--config", str(config), "--state", str(site.folder / "state")]
     if command is not None:
-        words = [word.format(config=config, port=port, backend=backend) for word in shlex.split(command)]
-    with _running("gateway", words, port, site) as server:
+        words = [word.format(config=config, port=port, backend=setup.backend) for word in shlex.split(command)]
+    with running(setup.name, words, port, site) as server:
         yield server
-
-
-def gateway_config(port: int, backend: int) -> bytes:
-    """A configuration file for the gateway under test; JSON is YAML, too."""
-    plans = {"one": {"model": MODEL}, "two": {"model": PACED_MODEL}}
-    return msgspec.json.encode(
-        {
-            "version": 1,
-            "server": {"host": "127.0.0.1", "port": port, "grace_s": 1},
-            "backends": {
-                "mock": {
-                    "url": f"http://127.0.0.1:{backend}",
-                    "engine": "vllm",
-                    "models": {MODEL: MODEL, PACED_MODEL: PACED_MODEL},
-                }
-            },
-            "policies": {"split": {"type": "weighted", "params": {"weights": {"one": 1, "two": 1}}, "seed": 1}},
-            "virtual_models": {ROUTED_MODEL: {"policy": "split", "plans": plans}},
-            "keys": [{"name": "bench", "sha256": hashlib.sha256(KEY.encode()).hexdigest()}],
-        }
-    )
 
 
 def nginx_program() -> str | None:
@@ -168,13 +182,13 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def answers(port: int, timeout_s: float = 5.0) -> bool:
+def answers(port: int, ask: Ask, timeout_s: float = 5.0) -> bool:
     """Whether a chat completion asked at this port is answered with 200."""
-    body = msgspec.json.encode({"model": MODEL, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 8})
+    body = msgspec.json.encode({"model": ask.model, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 8})
     headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
     try:
-        connection.request("POST", "/v1/chat/completions", body, headers)
+        connection.request("POST", ask.path, body, headers)
         response = connection.getresponse()
         response.read()
     except (OSError, http.client.HTTPException):
@@ -190,34 +204,58 @@ def environment(base: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _running(name: str, command: Sequence[str], port: int, site: Site) -> Iterator[Server]:
-    log = site.folder / f"{name}-{port}.log"
-    root = Path(gateway.__file__).resolve().parent.parent  # so that `-m gateway` is this very tree
+def running(
+    name: str,
+    command: Sequence[str],
+    port: int | Path,
+    site: Site,
+    *,
+    ask: Ask = PLAIN,
+    extra: Mapping[str, str] = MappingProxyType({}),
+    folder: Path | None = None,
+    within_s: float = READY_WITHIN_S,
+) -> Iterator[Server]:
+    """A server while it runs; its whole process group ends with this.
+
+    port: where it listens, or a file that it will name its port in. extra: more environment variables. folder: where it runs; None: in
+    this tree. Raises BenchError, with the end of its log, when it ends or does not answer in time.
+    """
+    log = site.folder / f"{name}.log"
     begin = time.perf_counter()
     with log.open("wb") as sink, on_cpus(site.cpus):
-        process = subprocess.Popen(  # noqa: S603 - nginx, the mock, the gateway, or what the user named
+        process = subprocess.Popen(  # noqa: S603 - nginx, the mock, the gateway, a peer, or what the user named
             command,
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=sink,
-            cwd=root,
-            env=environment(os.environ),
+            cwd=folder or Path(gateway.__file__).resolve().parent.parent,  # where `-m gateway` is this very tree
+            env={**environment(os.environ), **extra},
             start_new_session=True,
         )
     try:
-        _wait_until_it_answers(name, process, port, log, begin)
-        yield Server(name, port, process.pid, time.perf_counter() - begin)
+        found = _port_that_answers(name, process, port, log, ask, begin + within_s)
+        yield Server(name, found, process.pid, time.perf_counter() - begin)
     finally:
         _stop(process)
 
 
-def _wait_until_it_answers(name: str, process: subprocess.Popen[bytes], port: int, log: Path, begin: float) -> None:
-    while not answers(port):
+def _port_that_answers(name: str, process: subprocess.Popen[bytes], port: int | Path, log: Path, ask: Ask, until: float) -> int:
+    while (found := _named(port)) is None or not answers(found, ask):
         if process.poll() is not None:
             raise BenchError(f"{name} ended with status {process.returncode} before it answered:\n{_tail(log)}")
-        if time.perf_counter() - begin > READY_WITHIN_S:
-            raise BenchError(f"{name} did not answer a request within {READY_WITHIN_S:g} s:\n{_tail(log)}")
+        if time.perf_counter() > until:
+            raise BenchError(f"{name} did not answer a request in time:\n{_tail(log)}")
         time.sleep(_POLL_S)
+    return found
+
+
+def _named(port: int | Path) -> int | None:
+    if isinstance(port, int):
+        return port
+    try:
+        return int(port.read_text())
+    except (FileNotFoundError, ValueError):  # it is not written, or being written
+        return None
 
 
 def _tail(log: Path) -> str:

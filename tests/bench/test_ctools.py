@@ -72,6 +72,7 @@ TRICKY = CHUNKED + b'b\r\ndata: a\r\n\r\n\r\n4;x="y"\r\ndata\r\n' + b"a\r\n: 0\r
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 0, 0, ""),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 0, 0, ""),
         (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\ndata: 1\n\ndata: 2\n\nnodata: 3\n\n", 2, 0, ""),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 0, 0, ""),
         (TRICKY.replace(b';x="y"', b""), 2, 0, ""),
         (b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 9\r\n\r\nslow down", 0, 1, "refused (status 429): slow down"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort", 0, 1, "broken answer"),
@@ -89,6 +90,13 @@ def test_answers_are_read_as_http_has_it(tools: Tools, answer: bytes, events: in
     assert said in error
 
 
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK\r\nConnection: close\r\n", b"HTTP/1.0 200 OK\r\n"])
+def test_a_server_that_closes_after_each_answer_is_connected_to_again(tools: Tools, answer: bytes) -> None:
+    with peer([answer + b"Content-Length: 2\r\n\r\nok"], connections=3) as port:
+        result, error = run_load(tools.lg, port, "key", Load("any", connections=1, requests=3))
+    assert (result.n, result.err, error) == (3, 0, "")
+
+
 def test_a_port_that_nobody_listens_on_is_said(tools: Tools) -> None:
     with pytest.raises(BenchError, match="Connection refused"):
         run_load(tools.lg, free_port(), "key", Load("any", connections=1, requests=1))
@@ -97,9 +105,9 @@ def test_a_port_that_nobody_listens_on_is_said(tools: Tools) -> None:
 def test_the_request_is_what_a_client_would_send(tools: Tools) -> None:
     received: list[bytes] = []
     with peer([b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"], received) as port:
-        run_load(tools.lg, port, "sk-some-key", Load("some-model", connections=1, requests=1, stream=True))
+        run_load(tools.lg, port, "sk-some-key", Load("some-model", connections=1, requests=1, stream=True, path="/openai/v1/chat"))
     head, _, body = received[0].partition(b"\r\n\r\n")
-    assert head.startswith(b"POST /v1/chat/completions HTTP/1.1\r\n")
+    assert head.startswith(b"POST /openai/v1/chat HTTP/1.1\r\n")
     assert b"\r\nAuthorization: Bearer sk-some-key\r\n" in head
     sent = json.loads(body)
     assert (sent["model"], sent["stream"], sent["stream_options"]) == ("some-model", True, {"include_usage": True})
@@ -120,16 +128,21 @@ def test_the_mock_answers_pipelined_chunked_and_large_requests(mock: Server) -> 
 
 
 @contextlib.contextmanager
-def peer(answer: list[bytes], received: list[bytes] | None = None) -> Iterator[int]:
-    """A server for one connection: reads one request, writes the answer piece by piece, closes. Yields its port."""
+def peer(answer: list[bytes], received: list[bytes] | None = None, connections: int = 1) -> Iterator[int]:
+    """A server for so many connections: reads one request of each, writes the answer piece by piece, closes. Yields its port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=_serve, args=(listener, answer, received))
+        thread = threading.Thread(target=_serve, args=(listener, answer, received, connections))
         thread.start()
         yield listener.getsockname()[1]
         thread.join()
 
 
-def _serve(listener: socket.socket, answer: list[bytes], received: list[bytes] | None) -> None:
+def _serve(listener: socket.socket, answer: list[bytes], received: list[bytes] | None, connections: int) -> None:
+    for _ in range(connections):
+        _answer(listener, answer, received)
+
+
+def _answer(listener: socket.socket, answer: list[bytes], received: list[bytes] | None) -> None:
     connection, _ = listener.accept()
     # The load generator opens a new connection after a broken answer: let it, but do not serve it.
     with connection:
