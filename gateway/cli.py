@@ -18,6 +18,8 @@ COMMANDS: Final = MappingProxyType(
         "check": ("gateway.config.cli", "what is wrong in a configuration file"),
         "migrate": ("gateway.store.migrate", "bring the database to the schema of this version"),
         "keys": ("gateway.access.cli", "make a key and its digest"),
+        "export": ("gateway.exporting.cli", "decisions and what came of them as Parquet or lines of JSON"),
+        "import": ("gateway.importing.cli", "another gateway's configuration as ours: LiteLLM"),
         "bench": ("gateway.bench.cli", "measure"),
         "load": ("gateway.load.cli", "load and faults: run a scenario and say whether what is expected holds"),
         "mock-backend": ("gateway.mock.cli", "a scriptable vLLM look-alike for tests and load"),

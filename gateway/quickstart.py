@@ -15,7 +15,7 @@ from pathlib import Path
 from string import Template
 
 from gateway import serve
-from gateway.access.cli import digest, new_key
+from gateway.access.fresh import digest, new_key
 from gateway.engines.packaged import NAMES, EngineError, model_path
 from gateway.engines.packaged import STRONG as STRONG_FILE
 from gateway.engines.packaged import WEAK as WEAK_FILE

@@ -10,7 +10,7 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_may_be() -> None:
 import resource
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-from gateway.serve import raise_open_files
+from gateway.workers.process import raise_open_files
 raise_open_files()
 print(resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard))
 """

@@ -21,7 +21,7 @@ def card(state: State, name: str) -> dict[str, Any]:
     base: dict[str, Any] = {"id": name, "object": "model", "created": 0, "owned_by": "trilemma"}
     if not isinstance(route, RealModel):
         return base | {"trilemma": {"policy": route.policy.name, "plans": [plan.name for plan in route.plans]}}
-    found = [backend.cards[own] for backend in route.backends if (own := backend.models[route.public]) in backend.cards]
+    found = route.cards()
     lengths = [each.max_model_len for each in found if each.max_model_len is not None]
     if route.context is not None:
         lengths.append(route.context)

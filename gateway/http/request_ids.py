@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import secrets
+from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.serving.ids import request_id
 from gateway.wire import headers as wire_headers
+
+REQUEST_ID: Final = "trilemma.request_id"
+"""Where the id stands in an ASGI scope."""
 
 _NAME = b"x-request-id"
 
@@ -23,7 +27,8 @@ class RequestIds:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        own = request_id(wire_headers.first(scope["headers"], _NAME), secrets.token_hex(16)).encode()
+        id_ = scope[REQUEST_ID] = request_id(wire_headers.first(scope["headers"], _NAME), secrets.token_hex(16))
+        own = id_.encode()
 
         async def identified(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from gateway import __version__
+from gateway.access.access import Access
 from gateway.access.keys import Principal, authenticated, require
 from gateway.http import models, schema
 from gateway.http.lane import handle
@@ -23,13 +24,14 @@ router = APIRouter()
 class FromCore(Response):
     """A response that the core writes itself."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, dry_run_of: str | None = None) -> None:
         self._gateway = gateway
+        self._dry_run_of = dry_run_of
         self.background: BackgroundTask | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
-        await handle(self._gateway, scope, receive, send)
+        await handle(self._gateway, scope, receive, send, self._dry_run_of)
 
 
 def gateway_of(request: Request) -> Gateway:
@@ -40,8 +42,17 @@ def gateway_of(request: Request) -> Gateway:
 
 def caller(request: Request, scope: str) -> Principal:
     """The authenticated caller. Raises ApiError."""
+    return require(identified(request), scope, request.scope["headers"])
+
+
+def identified(request: Request) -> Principal | None:
+    """The caller, if its key is known. Raises ApiError 429 when its address has shown too many wrong ones."""
+    gateway = gateway_of(request)
     headers = request.scope["headers"]
-    return require(authenticated(gateway_of(request).state.keys, headers), scope, headers)
+    principal = authenticated(gateway.state.keys, headers)
+    if principal is None and request.client is not None:
+        gateway.failed_keys.count(request.client.host, headers, gateway.state.config.limits.failed_keys_per_minute)
+    return principal
 
 
 async def _infer(request: Request) -> Response:
@@ -122,8 +133,12 @@ async def ready(request: Request) -> JSONResponse:
     waiting = [f"no backend of `{name}` has answered" for name in gateway.state.unanswered()]
     if gateway.draining:
         waiting.append("shutting down")
+    # Anybody may read this, so it never holds another program's words; /admin/config does.
     writer: Writer | None = request.scope["state"]["writer"]
-    trouble = None if writer is None else writer.trouble
-    degraded = [] if trouble is None else [f"storage: {trouble}"]
+    degraded = []
+    if writer is not None and writer.trouble is not None:
+        degraded.append("storage: decisions wait, some were dropped" if writer.dropped else "storage: decisions wait")
+    access: Access = request.scope["state"]["access"]
+    degraded += access.troubles
     body: dict[str, Any] = {"status": "ready" if not waiting else "waiting", "reasons": waiting, "degraded": degraded}
     return JSONResponse(body, 200 if not waiting else 503)

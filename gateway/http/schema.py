@@ -8,6 +8,13 @@ from typing import Any, Final
 from fastapi import Security
 from fastapi.security import HTTPBearer
 
+from gateway.http.shapes import ENVELOPE as _ERROR
+from gateway.http.shapes import INTEGER as _INTEGER
+from gateway.http.shapes import STRING as _STRING
+from gateway.http.shapes import STRINGS as _STRINGS
+from gateway.http.shapes import described as _described
+from gateway.http.shapes import shape as _object
+
 # Only tells the document of keys; they are checked by `routes.caller` and, for inference, by the core.
 KEYED: Final = Security(HTTPBearer(scheme_name="bearer", auto_error=False, description="A key of this gateway."))
 PUBLIC: Mapping[str, Any] = {"security": []}
@@ -22,11 +29,14 @@ _TRILEMMA: Mapping[str, Any] = {
         "deadline_ms": {"type": ["integer", "null"], "minimum": 1, "maximum": 86_400_000},
         "session_id": {"type": ["string", "null"]},
         "tags": {"type": ["object", "null"], "additionalProperties": {"type": "string"}, "maxProperties": 16},
+        "learn": {"type": ["boolean", "null"], "description": "false: no policy may learn from it."},
+        "dry_run": {"type": ["boolean", "null"], "description": "Decide, and answer with that: see /v1/route."},
+        "include": {"type": ["array", "null"], "items": {"enum": ["decision", "candidates"]}},
     },
 }
 
 _COMMON: Mapping[str, Any] = {
-    "model": {"type": "string", "minLength": 1, "description": "A real model, an alias or a virtual model."},
+    "model": {"type": "string", "minLength": 1, "description": "A real model, an alias or a virtual model.", "examples": ["auto"]},
     "stream": {"type": ["boolean", "null"]},
     "stream_options": {
         "type": ["object", "null"],
@@ -38,16 +48,20 @@ _COMMON: Mapping[str, Any] = {
     "trilemma": _TRILEMMA,
 }
 
-_CHAT: Mapping[str, Any] = {
+CHAT: Mapping[str, Any] = {
     **_COMMON,
-    "messages": {"type": "array", "items": {"type": "object", "additionalProperties": True}},
+    "messages": {
+        "type": "array",
+        "items": {"type": "object", "additionalProperties": True},
+        "examples": [[{"role": "user", "content": "Hello!"}]],
+    },
     "max_completion_tokens": {"type": ["integer", "null"], "minimum": -1, "maximum": 2**31 - 1},
 }
-_COMPLETION: Mapping[str, Any] = {**_COMMON, "prompt": {}}
-_EMBEDDING: Mapping[str, Any] = {"model": _COMMON["model"], "input": {}, "trilemma": _TRILEMMA}
+_COMPLETION: Mapping[str, Any] = {**_COMMON, "prompt": {"examples": ["Once upon a time"]}}
+_EMBEDDING: Mapping[str, Any] = {"model": _COMMON["model"], "input": {"examples": ["a cat"]}, "trilemma": _TRILEMMA}
 
 INFERENCE: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
-    ("/v1/chat/completions", "Chat completion, streamed or not", _CHAT),
+    ("/v1/chat/completions", "Chat completion, streamed or not", CHAT),
     ("/v1/completions", "Text completion, streamed or not", _COMPLETION),
     ("/v1/embeddings", "Embeddings", _EMBEDDING),
 )
@@ -59,36 +73,10 @@ def body(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": content}}}}
 
 
-def _object(properties: Mapping[str, Any], *, optional: tuple[str, ...] = (), more: bool = False) -> dict[str, Any]:
-    required = [name for name in properties if name not in optional]
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": more}
-
-
-def _described(text: str, schema: Mapping[str, Any], headers: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    described = {"description": text, "content": {"application/json": {"schema": schema}}}
-    return described if headers is None else described | {"headers": headers}
-
-
-_STRING: Mapping[str, Any] = {"type": "string"}
-_INTEGER: Mapping[str, Any] = {"type": "integer"}
-_STRINGS: Mapping[str, Any] = {"type": "array", "items": _STRING}
-
-_ERROR = _object(
-    {
-        "error": _object(
-            {
-                "message": _STRING,
-                "type": _STRING,
-                "param": {"type": ["string", "null"]},
-                "code": {"type": ["string", "null"], "description": "From a closed set."},
-            }
-        )
-    }
-)
 # A backend's own error passes as it is, if it is a JSON object.
 _ANY_ERROR: Mapping[str, Any] = {"anyOf": [_ERROR, {"type": "object"}]}
 
-_HEADERS: Mapping[str, Any] = {
+_ALWAYS: Mapping[str, Any] = {
     name: {"description": text, "schema": kind, "required": name not in ("x-trilemma-model", "x-trilemma-attempts")}
     for name, text, kind in (
         ("x-request-id", "The caller's own, if it is a plain token.", _STRING),
@@ -100,6 +88,16 @@ _HEADERS: Mapping[str, Any] = {
         ("x-trilemma-overhead-ms", "Time spent in the gateway itself.", {"type": "number"}),
     )
 }
+_RATES: Mapping[str, Any] = {
+    f"x-ratelimit-{what}-{of}": {"description": f"{text} Only if {of} are limited.", "schema": kind, "required": False}
+    for of in ("requests", "tokens")
+    for what, text, kind in (
+        ("limit", f"{of.capitalize()} per minute, of the tightest limit of the key and its tenant.", _INTEGER),
+        ("remaining", "What is left of it.", _INTEGER),
+        ("reset", "Until all of it is left, as `1m0s` or `120ms`.", _STRING),
+    )
+}
+_HEADERS: Mapping[str, Any] = {**_ALWAYS, **_RATES}
 
 Responses = Mapping[int | str, Mapping[str, Any]]
 
@@ -112,6 +110,7 @@ def documented(responses: Responses) -> dict[int | str, dict[str, Any]]:
 ERRORS: Responses = {
     401: _described("No key, or a wrong one", _ERROR),
     403: _described("The key may not do this", _ERROR),
+    429: _described("Too many wrong keys from this address, or a limit", _ERROR),
 }
 
 _OWN_ERRORS: Mapping[int, str] = {
@@ -128,7 +127,7 @@ _RELAYED_ERRORS: Mapping[int, str] = {
     400: "Bad input, found here or by the backend",
     404: "Unknown model",
     422: "The backend refused the input",
-    429: "A limit",
+    429: "A limit: of the key, of its tenant, of wrong keys from one address, or the backend's",
     500: "The backend or the gateway failed",
     501: "The backend does not do this",
 }
@@ -172,6 +171,12 @@ READY: Responses = {
     503: _described("Not yet, or no more; with the reasons", _READY),
 }
 
+METRICS: Responses = {
+    **ERRORS,
+    200: {"description": "Prometheus' text format, or OpenMetrics", "content": {"text/plain": {}, "application/openmetrics-text": {}}},
+    404: _described("The configuration switches it off", _ERROR),
+}
+
 _CONFIG = _object(
     {
         "object": {"const": "config"},
@@ -179,6 +184,13 @@ _CONFIG = _object(
         "hash": _STRING,
         "loaded_at": {"type": "number", "description": "Seconds since 1970."},
         "last_error": {"type": ["array", "null"], "items": _STRING, "description": "The problems of a reload that failed since."},
+        "storage": {
+            "anyOf": [
+                _object({"error": {"type": ["string", "null"]}, "waiting": _INTEGER, "dropped": _INTEGER}),
+                {"type": "null"},
+            ],
+            "description": "Why decisions do not reach the database now, and how many wait for it; null: they go nowhere.",
+        },
     }
 )
 CONFIG: Responses = {**ERRORS, 200: _described("The configuration in use", _CONFIG)}
@@ -187,17 +199,40 @@ RELOAD: Responses = {
     200: _described("The new configuration is in use", _CONFIG),
     400: _described("The old configuration stays; why", _ERROR),
 }
+# What an operator may say of a backend.
+STATES: tuple[str, ...] = ("serving", "draining", "disabled")
+LONGEST_WAIT_S: Final = 300
 _BACKEND = _object(
     {
         "name": _STRING,
         "engine": _STRING,
         "url": _STRING,
-        "models": {"type": "object", "additionalProperties": _STRING},
-        "in_flight": _INTEGER,
-        "answered": {"type": "boolean"},
-        "breaker": {"enum": ["closed", "open", "half_open"]},
+        "models": {"type": "object", "additionalProperties": _STRING, "description": "Public name -> the engine's own."},
+        "left_out": {
+            "type": "object",
+            "additionalProperties": _STRING,
+            "description": "Models that it gets no calls for, because another one than at first answers there; and how that shows.",
+        },
+        "weight": {"type": "number"},
+        "state": {"enum": [*STATES, "off"], "description": "off: `enabled: false` in the configuration."},
+        "in_flight": {**_INTEGER, "description": "Our calls that run there, of all workers."},
+        "answered": {"type": "boolean", "description": "Whether it has ever answered."},
+        "breaker": _object({"state": {"enum": ["closed", "open", "half_open"]}, "wait_s": {"type": "number"}}),
+        "probe": _object(
+            {
+                "age_s": {"type": ["number", "null"], "description": "Since the last one ended."},
+                "error": {"type": ["string", "null"], "description": "What it found amiss."},
+            }
+        ),
         "managed": {"type": ["object", "null"], "description": "An engine of the gateway's own, as its supervisor sees it."},
-    }
+        "drained": {"type": "boolean", "description": "In the answer to a change: it gets no calls, and none runs there any more."},
+        "unheard": {
+            "type": "array",
+            "items": _INTEGER,
+            "description": "Workers that did not answer: their calls are not counted, and they may not know of a change. 0: their parent.",
+        },
+    },
+    optional=("drained", "unheard"),
 )
 _SOURCES: Mapping[str, Any] = {
     "type": "object",
@@ -211,4 +246,49 @@ BACKENDS: Responses = {
     200: _described(
         "In configured order", _object({"object": {"const": "list"}, "data": {"type": "array", "items": _BACKEND}, "sources": _SOURCES})
     ),
+}
+BACKEND: Responses = {
+    **ERRORS,
+    200: _described("The backend", _BACKEND),
+    404: _described("Unknown backend", _ERROR),
+}
+BACKEND_CHANGED: Responses = {
+    **BACKEND,
+    400: _described("What is asked for cannot be", _ERROR),
+    413: _described("The body is too large", _ERROR),
+}
+BACKEND_NAME: Mapping[str, Any] = {
+    "name": "name",
+    "in": "path",
+    "required": True,
+    "schema": _STRING,
+    "description": "A name, which may hold slashes.",
+}
+BACKEND_CHANGE: Mapping[str, Any] = {
+    "parameters": [
+        BACKEND_NAME,
+        {
+            "name": "wait_s",
+            "in": "query",
+            "schema": {"type": "number", "minimum": 0, "maximum": LONGEST_WAIT_S},
+            "description": "With `draining` or `disabled`: answer when none of our calls runs there any more, or after so long.",
+        },
+    ],
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    **_object(
+                        {
+                            "state": {"enum": STATES, "description": "draining: no new calls. disabled: nor probes. serving: as before."},
+                            "accept": {"const": True, "description": "The models that it has now are those that it should have."},
+                        },
+                        optional=("state", "accept"),
+                    ),
+                    "minProperties": 1,
+                }
+            }
+        },
+    },
 }

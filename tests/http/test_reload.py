@@ -208,6 +208,41 @@ async def test_many_reloads_at_once(own: tuple[Running, httpx.AsyncClient]) -> N
     assert sum(task.get_name() == "probe a" for task in asyncio.all_tasks()) == 1
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"mock-model": {"queue": {"slots": 5, "room": 5, "weights": {"shop": 0}}}},
+        {"mock-model": {"queue": {"slots": 5, "room": 5}}, "more": {"queue": {"slots": 1, "weights": {"shop": 0}}}},
+    ],
+    ids=["its own are wrong", "another one's are"],
+)
+async def test_a_queue_takes_up_new_bounds_with_the_whole_configuration_or_not_at_all(
+    own: tuple[Running, httpx.AsyncClient], mock: MockBackend, wrong: dict[str, Any]
+) -> None:
+    """A call that runs stays counted; what cannot be a weight is found when the new state is built, late."""
+    run, client = own
+    run.config["backends"]["a"]["models"]["more"] = "mock-model"
+    run.config["models"] = {"mock-model": {"queue": {"slots": 1, "room": 0}}}
+    await reload(client)
+    mock.script(Behaviour(stall_after_events=2))
+    async with client.stream("POST", CHAT, json=question(stream=True)) as answer:
+        assert answer.status_code == 200
+        state = run.gateway.state
+        run.config["models"] = wrong
+        problem = await reload(client, 400)
+        assert problem["error"]["code"] == "gateway_reload_failed"
+        assert run.gateway.state is state
+        assert (await client.post(CHAT, json=question())).status_code == 503, "one slot, and it is taken"
+        run.config["models"] = {"mock-model": {"queue": {"slots": 2, "room": 0}}}
+        await reload(client)
+        assert (await client.post(CHAT, json=question())).status_code == 200
+        run.config["models"] = {"mock-model": {"queue": {"slots": 1, "room": 0}}}
+        await reload(client)
+        assert (await client.post(CHAT, json=question())).status_code == 503
+    await until(lambda: run.in_flight() == 0, "the stream's end")
+    assert (await client.post(CHAT, json=question())).status_code == 200
+
+
 @pytest.mark.parametrize(("method", "path"), [("GET", "/admin/config"), ("POST", "/admin/config/reload"), ("GET", "/admin/backends")])
 async def test_an_inference_key_opens_no_administration(mock: MockBackend, tmp_path: Path, method: str, path: str) -> None:
     config = config_for({"a": {"url": mock.url, "models": {"mock-model": "mock-model"}}})

@@ -28,8 +28,8 @@ def digest(key: str) -> str:
 
 
 async def test_canaries_stay_where_they_are(mock: MockBackend, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.WARNING, "httpcore")  # the test's own client
+    caplog.set_level(logging.DEBUG)  # last, for it is the last that counts for what is caught
     backend = {"url": mock.url, "engine": "vllm", "key": BACKEND, "models": {"m": "mock-model"}, "timeouts": {"first_byte_s": 0.2}}
     gone = {"url": "http://127.0.0.1:9/secret-path", "key": BACKEND, "models": {"gone": "gone"}}
     config = config_for({"a": backend, "b": gone}, server={"secret": SECRET})
@@ -41,6 +41,7 @@ async def test_canaries_stay_where_they_are(mock: MockBackend, tmp_path: Path, c
     async with running(config, tmp_path) as run, run.client(USER) as user, run.client(ADMIN) as admin, run.client(WRONG) as wrong:
         await _provoke(mock, run, user, wrong, answers)
         answers += [await admin.get(path) for path in ("/admin/config", "/admin/backends", "/ready", "/health")]
+        answers += [await admin.get(f"/admin/{path}") for path in ("config/source", "config/versions/1", "config/diff?from=1", "audit")]
         run.config["backends"]["a"]["zz_key"] = BACKEND
         answers.append(await admin.post("/admin/config/reload"))
         answers.append(await admin.get("/admin/config"))

@@ -198,6 +198,23 @@ async def test_the_client_s_read_time_out_bounds_the_silence_of_a_stream_not_its
     assert (nothing.status_code, nothing.headers["x-should-retry"]) == (504, "false")
 
 
+async def test_callers_in_a_hurry_do_not_take_a_backend_from_the_others(
+    mock: MockBackend, client: httpx.AsyncClient, gateway: Running
+) -> None:
+    """Three time-outs in a row are what a backend is left alone for, if they are its own."""
+    headers = {"x-stainless-read-timeout": "0.05"}
+    for behaviour, status in (
+        (Behaviour(never_answer=True), 504),
+        (Behaviour(stall_after_events=0), 504),
+        (Behaviour(stall_after_events=2), 200),
+    ):
+        mock.script(*[behaviour] * 3)
+        for _ in range(3):
+            assert (await client.post(CHAT, json=question(stream=True), headers=headers)).status_code == status
+        assert gateway.gateway.state.backends["mock"].breaker.state == "closed"
+    assert {(call.outcome, call.fault) for receipt in gateway.settled for call in receipt.calls} == {("backend_error", None)}
+
+
 @pytest.mark.parametrize("value", ["", "soon", "-1", "0", "nan", "inf", "1e3", "0x10"])
 async def test_an_odd_read_time_out_is_none(mock: MockBackend, client: httpx.AsyncClient, value: str) -> None:
     mock.script(Behaviour(delay_headers_s=0.05))
