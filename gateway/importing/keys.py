@@ -22,7 +22,7 @@ from gateway.importing import limits
 from gateway.importing.allowed import Allowed
 from gateway.importing.document import Value, text, variable
 from gateway.importing.dump import Dump, Record
-from gateway.importing.limits import Limits
+from gateway.importing.limits import UNLIMITED, Limits
 from gateway.importing.names import unique
 from gateway.importing.report import Kind, Place, Report
 from gateway.importing.variables import Variables
@@ -55,7 +55,7 @@ class Tenant:
     """A team. limits: of all its keys together."""
 
     name: str
-    limits: Limits = Limits()
+    limits: Limits = UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Key:
     scopes: Sequence[str] = ("inference",)
     models: Sequence[str] | None = None
     expires: datetime | None = None
-    limits: Limits = Limits()
+    limits: Limits = UNLIMITED
     place: Place | None = None
 
 
@@ -168,7 +168,7 @@ class _Reader:
             if name != wanted:
                 self._report.changed(record.place, "team_id", f"`{wanted}` is the tenant `{name}` now: the name is another's already")
             self._tenant_names.add(name)
-            self._tenants[team_id] = Tenant(name, Limits() if team is None else limits.of_team(team))
+            self._tenants[team_id] = Tenant(name, UNLIMITED if team is None else limits.of_team(team))
         return self._tenants[team_id]
 
     def _closed(self, record: Record, digest: str) -> tuple[Kind, str] | None:

@@ -41,6 +41,9 @@ class Limits:
         return {name: min(most, _MOST[name]) for name, most in asdict(self).items() if most is not None}
 
 
+UNLIMITED: Final = Limits()
+
+
 def of_key(record: Record) -> Limits:
     """The limits of a key's own row. Raises ValueError where one cannot be read."""
     return Limits(**{name: _limit(record, column) for name, column in COLUMNS.items()})

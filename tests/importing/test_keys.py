@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ Import = Callable[..., Result]
 MODEL = "model_list: [{model_name: a, litellm_params: {model: openai/a, api_base: 'http://a:1/v1'}}]\n"
 
 
-NOTHING: dict[str, Any] = dict.fromkeys(["models", "expires", "blocked", "team_id", "allowed_routes"])
+COLUMNS = ("models", "expires", "blocked", "team_id", "allowed_routes", "rpm_limit", "tpm_limit", "max_parallel_requests")
+NOTHING: dict[str, Any] = dict.fromkeys(COLUMNS)
 
 
 def with_keys(litellm: Import, *rows: dict[str, Any], config: str = MODEL) -> Result:
@@ -66,9 +68,9 @@ def test_who_is_left_out(litellm: Import) -> None:
     assert names(result) == ["master", "good", "all paths"]
     for kind, words in [
         ("unneeded", "`expired` has expired"),
-        ("lost", "`odd` has a list or a time that cannot be read"),
-        ("lost", "`epoch` has a list or a time that cannot be read"),
-        ("lost", "`models` has a list or a time that cannot be read"),
+        ("lost", "`odd` has a list, a time or a limit that cannot be read"),
+        ("lost", "`epoch` has a list, a time or a limit that cannot be read"),
+        ("lost", "`models` has a list, a time or a limit that cannot be read"),
         ("unneeded", "`again` is there already"),
         ("unneeded", "`routes` opens LiteLLM's own routes only"),
         ("lost", "`paths` opens some paths only"),
@@ -78,9 +80,54 @@ def test_who_is_left_out(litellm: Import) -> None:
     assert [place.line for place in entry.places] == [7, 8]
 
 
+@pytest.mark.parametrize(
+    ("stored", "written", "until"),
+    [
+        ("2099-01-31 00:00:00", "2099-01-31T00:00:00Z", datetime(2099, 1, 31, tzinfo=UTC)),
+        ("2027-06-01 10:00:00.5", "2027-06-01T10:00:00.500000Z", datetime(2027, 6, 1, 10, 0, 0, 500_000, tzinfo=UTC)),
+        ("2026-12-01T13:00:01+01:00", "2026-12-01T12:00:01Z", datetime(2026, 12, 1, 12, 0, 1, tzinfo=UTC)),
+        ("2030-01-01", "2030-01-01T00:00:00Z", datetime(2030, 1, 1, tzinfo=UTC)),  # its beginning, as LiteLLM means it
+        (None, None, None),
+    ],
+)
+def test_a_key_ends_when_it_did(litellm: Import, stored: str | None, written: str | None, until: datetime | None) -> None:
+    result = with_keys(litellm, {"token": digest("1"), "key_alias": "x", "expires": stored})
+    key = result.keys["x"]
+    assert (key.expires, key.expires_at) == (written, None if until is None else until.timestamp())
+    assert result.settings("todo") == []
+
+
+def test_a_team_is_not_mixed_with_another_nor_with_keys_that_have_none(litellm: Import) -> None:
+    result = with_keys(
+        litellm,
+        {"token": digest("1"), "key_alias": "none"},
+        {"token": digest("2"), "key_alias": "named like none", "team_id": "default"},
+        {"token": digest("3"), "key_alias": "again", "team_id": "default"},
+        {"token": digest("4"), "key_alias": "one", "team_id": "a  b"},
+        {"token": digest("5"), "key_alias": "other", "team_id": "a b"},
+    )
+    assert {name: key.tenant for name, key in result.keys.items()} == {
+        "master": "default",
+        "none": "default",
+        "named like none": "default-2",
+        "again": "default-2",
+        "one": "a b",
+        "other": "a b-2",
+    }
+    assert result.says("changed", "team_id", "`default` is the tenant `default-2` now")
+
+
 def test_columns_that_the_dump_does_not_have(litellm: Import) -> None:
     result = litellm(MODEL, Dump([Record(Place("k", 1), {"token": digest("1"), "models": []})]))
-    assert set(result.settings("lost")) == {"expires", "blocked", "team_id", "allowed_routes"}
+    assert set(result.settings("lost")) == {
+        "expires",
+        "blocked",
+        "team_id",
+        "allowed_routes",
+        "rpm_limit",
+        "tpm_limit",
+        "max_parallel_requests",
+    }
 
 
 def test_a_key_in_clear_is_digested(litellm: Import) -> None:
@@ -98,16 +145,15 @@ def test_what_a_row_says_beyond(litellm: Import) -> None:
         {
             "token": digest("1"),
             "key_alias": "x",
-            "rpm_limit": 5,
-            "tpm_limit": "1000",
-            "max_parallel_requests": 0,
+            "max_budget": 10,
+            "tpd_limit": 1_000_000,
             "budget_id": "b",
             "aliases": '{"x": "a"}',
             "config": {},
             "model_max_budget": {"a": 1},
         },
     )
-    assert set(result.settings("lost")) == {"rpm_limit", "tpm_limit", "max_parallel_requests", "budget_id", "aliases", "model_max_budget"}
+    assert set(result.settings("lost")) == {"max_budget", "tpd_limit", "budget_id", "aliases", "model_max_budget"}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from gateway.config.schema import Rules
 from gateway.importing.document import load
 from gateway.importing.dump import Dump, Record
 from gateway.importing.litellm import UnusableError, imported
@@ -199,9 +200,16 @@ def test_a_company_with_includes_credentials_and_a_dump_of_its_keys(example: Exa
     assert result.says("lost", "models", "`opus` is no model that was mapped")
     assert result.says("lost", "model_list", "`legal-drafts`: a team's own")
     assert result.says("todo", "max_budget", "`intern` has spent its budget")
-    assert result.says("todo", "expires", "`trial` expires at 2099-01-31")
+    assert {name: key.expires for name, key in result.keys.items() if key.expires} == {"trial": "2099-01-31T00:00:00Z"}
+    assert {name: key.limits.model_dump(exclude_none=True) for name, key in result.keys.items() if key.limits != Rules()} == {
+        "nightly": {"rpm": 600, "tpm": 100_000},
+        f"key-{digest('sk-dev-44')[:8]}": {"concurrency": 5},
+    }
+    assert config.limits.tenants == {}
+    assert result.says("todo", "general_settings.max_parallel_requests", "limits: {key: {concurrency: N}}")
     assert result.says("todo", "models", "models of the database")
-    assert {"rpm_limit", "tpm_limit", "max_parallel_requests", "max_budget", "guardrails"} <= set(result.settings("lost"))
+    assert {"max_budget", "guardrails"} <= set(result.settings("lost"))
+    assert not {"rpm_limit", "tpm_limit", "max_parallel_requests", "expires"} & {entry.setting for entry in result.entries}
     assert {"general_settings.database_url", "litellm_settings.json_logs"} <= set(result.settings("unneeded"))
 
 

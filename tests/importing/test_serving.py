@@ -91,6 +91,13 @@ async def test_keys_open_what_they_did_and_no_more(gateway: Running) -> None:
         assert {model.id async for model in sdk.models.list()} >= {"chat-small", "chat-large", "code", "gpt-3.5-turbo"}
 
 
+async def test_limits_of_the_dump_are_counted(gateway: Running) -> None:
+    async with client(gateway, "sk-nightly-11") as sdk:
+        raw = await sdk.chat.completions.with_raw_response.create(model="code", messages=[{"role": "user", "content": "hi"}])
+        assert (raw.headers["x-ratelimit-limit-requests"], raw.headers["x-ratelimit-remaining-requests"]) == ("600", "599")
+        assert raw.headers["x-ratelimit-limit-tokens"] == "100000"
+
+
 async def test_a_fallback_answers(gateway: Running, engines: tuple[MockBackend, MockBackend]) -> None:
     small, large = engines
     large.script(default=Behaviour(status=500))
