@@ -1,5 +1,7 @@
 # Everything a clone needs; Python 3.11 or newer is the only requirement (PYTHON=... chooses it).
 PYTHON ?= python3
+# Processes that the tests run in; a file's tests stay together.
+JOBS ?= 2
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 HF_MODEL := .trilemma/models/hf-smollm2
@@ -30,7 +32,7 @@ install-vllm:
 	@deploy/vllm/install.sh
 
 test: .venv/.all lint
-	$(BIN)/python -m pytest -m "not vllm" tests
+	$(BIN)/python -m pytest -m "not vllm" -n $(JOBS) --dist loadfile tests
 
 # Real vLLM on CPU in an environment of its own; the packaged model is converted once.
 test-vllm: .venv/.all install-vllm $(HF_MODEL)/config.json

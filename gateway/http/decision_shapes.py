@@ -185,8 +185,7 @@ LIST: _Responses = {
             {
                 "object": {"const": "list"},
                 "data": {"type": "array", "items": _SUMMARY},
-                "has_more": {"type": "boolean"},
-                "next_cursor": nullable(STRING, "`cursor` of the next page; null: there is none."),
+                "next": nullable(STRING, "`cursor` of the next page; null: there is none."),
             }
         ),
     ),
@@ -205,7 +204,7 @@ LIST_QUERY: Final[Mapping[str, Any]] = {
         parameter("since", "query", STRING, "Only what came then or later: seconds since 1970, or a time with its zone."),
         parameter("until", "query", STRING, "Only what came before that."),
         parameter("limit", "query", {**INTEGER, "minimum": 1, "maximum": MOST, "default": USUAL}, "Decisions on a page."),
-        parameter("cursor", "query", STRING, "`next_cursor` of the page before."),
+        parameter("cursor", "query", STRING, "`next` of the page before."),
     ]
 }
 ERASED: _Responses = {

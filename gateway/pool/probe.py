@@ -1,6 +1,6 @@
 """Asking backends for their models: it shows that they can be reached, and what they serve. Nothing is generated.
 
-    answered            the list, or a refusal of this path (401, 403, 404, 405): an engine that runs
+    answered            the list, or a refusal of the question (4xx but 408, and 501): an engine that runs
     unknown             anything else that came over a connection, or nothing in time; no word against a backend that serves
     unreachable         no connection: calls stay away until there is one (breaker.py)
 
@@ -37,7 +37,7 @@ _LIMIT_S: Final = 5.0
 # What is due comes a little late.
 _SLACK_S: Final = 1.0
 _MAX_BYTES: Final = 4 << 20
-_REFUSALS: Final = frozenset((401, 403, 404, 405))
+_REFUSALS: Final = frozenset((*range(400, 500), 501)) - {408}
 
 
 async def probe(transport: Transport, backend: Backend) -> Found:

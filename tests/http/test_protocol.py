@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.http.protocol import MAX_HEAD, READ, Protocol, ServerState
 from gateway.mock import Behaviour, MockBackend
 from tests.support.asking import CHAT, question
+from tests.support.held import HeldBackend
 from tests.support.raw import Wire, request, wire
 from tests.support.running import KEY, Running, config_for, running
 from tests.support.waiting import until
@@ -181,14 +182,19 @@ async def test_a_caller_that_leaves_is_heard_although_others_wait(mock: MockBack
     assert len(posts(mock)) == 1
 
 
-async def test_what_waits_behind_a_request_is_not_read_without_bound(mock: MockBackend, gateway: Running, peer: Wire) -> None:
-    mock.script(Behaviour(stall_after_events=1))
-    peer.post(json.dumps(question(stream=True)).encode())
-    assert (await peer.head())[0] == 200
-    peer.send(request(json.dumps(question(user="x" * 60_000)).encode()) * 60)
-    (served,) = [each for each in gateway.server.server_state.connections if isinstance(each, Protocol) and each._running is not None]
-    await until(lambda: served.pipeline and served.flow.read_paused, "no more being read")
-    assert sum(len(cycle.body) for cycle, _ in served.pipeline) < 600_000
+async def test_what_waits_behind_a_request_is_not_read_without_bound(tmp_path: Path) -> None:
+    async with HeldBackend() as held:
+        config = config_for({"held": {"url": held.url, "models": {"mock-model": "mock-model"}}})
+        async with running(config, tmp_path / "state") as run, wire(run.url) as peer:
+            peer.post(json.dumps(question()).encode())
+            await held.until_begun()
+            (served,) = run.server.server_state.connections
+            assert isinstance(served, Protocol)
+            peer.send(request(json.dumps(question(user="x" * 60_000)).encode()) * 40)
+            await until(lambda: served.flow.read_paused, "no more being read")
+            assert sum(len(cycle.body) for cycle, _ in served.pipeline) < 600_000
+            held.go.set()
+            assert {(await peer.answer()).status for _ in range(41)} == {200}
 
 
 async def test_nonsense_after_a_request_does_not_get_into_its_answer(mock: MockBackend, gateway: Running, peer: Wire) -> None:

@@ -198,7 +198,8 @@ async def test_whoever_leaves_just_as_a_connection_opens_leaves_nothing_behind(h
             (left,) = await asyncio.gather(task, return_exceptions=True)
             if not isinstance(left, BaseException):
                 left.close()
-        await eventually(lambda: http1.connections == 0, within_s=2.0)
+        await turns(20)
+        assert http1.connections == 0
 
 
 # -- a kept-alive connection that the backend closes

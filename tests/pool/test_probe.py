@@ -53,7 +53,7 @@ async def test_cards_are_read() -> None:
     assert {name: card.max_model_len for name, card in asked.cards.items()} == {"small": 2048, "large": None}
 
 
-@pytest.mark.parametrize("status", [b"401 Unauthorized", b"403 Forbidden", b"404 Not Found", b"405 Method Not Allowed"])
+@pytest.mark.parametrize("status", [b"400 No", b"401 No", b"403 No", b"404 No", b"405 No", b"429 Slow Down", b"501 Not Implemented"])
 async def test_a_refusal_comes_from_an_engine_that_runs(status: bytes) -> None:
     found, asked = await probed(said(status, b"{}"))
     assert found == "answered"
@@ -61,7 +61,7 @@ async def test_a_refusal_comes_from_an_engine_that_runs(status: bytes) -> None:
     assert not asked.cards
 
 
-@pytest.mark.parametrize("status", [b"302 Found", b"500 No", b"502 Bad Gateway", b"503 Starting", b"600 Odd"])
+@pytest.mark.parametrize("status", [b"302 Found", b"408 Late", b"500 No", b"502 Bad Gateway", b"503 Starting", b"600 Odd"])
 async def test_anything_else_tells_nothing(status: bytes) -> None:
     """llama.cpp and proxies answer 503 or 502 while the model loads."""
     found, asked = await probed(said(status, CARDS))

@@ -61,7 +61,7 @@ async def listed(request: Request) -> JSONResponse:
     page = await asked(database_of(request).read(partial(queries.page, wanted=wanted, after=after, limit=limit)))
     following = None if page.next is None else str(page.next)
     data = [_summary(row) for row in page.rows]
-    return JSONResponse({"object": "list", "data": data, "has_more": following is not None, "next_cursor": following})
+    return JSONResponse({"object": "list", "data": data, "next": following})
 
 
 @router.delete(
@@ -107,7 +107,7 @@ def _place(query: Mapping[str, str]) -> Place | None:
             return None if cursor is None else Place.read(cursor)
     except ValueError:
         pass
-    raise wrong("cursor", "should be `next_cursor` of the page before")
+    raise wrong("cursor", "should be `next` of the page before")
 
 
 async def _sessions(request: Request, tenant: str | None, session: str) -> Sequence[str]:
