@@ -12,8 +12,8 @@ Deadlines are only ever extended. Of calls begun before a trip only a 429 or a R
 now: their successes do not close the breaker, and their time-outs do not keep a backend out that has come back.
 
 A probe's word stands beside this, for it costs no caller anything: while probes cannot connect, no call goes there, early or late, and none
-is spent on a trial; when one can, all is as the calls had left it. Probes end no pause of the calls' or the backend's own. A word holds
-until the next one, or until that is overdue.
+is spent on a trial; when one can, all is as the calls had left it, but that a trip for want of a connection is over once its pause is.
+Probes end no pause of the calls' or the backend's own. A word holds until the next one, or until that is overdue.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class Breaker:
         elif ticket is self._trial:
             self._trial = None
             self._heard = True
-            self.reachable()
+            self._lift()
             # A deadline that was extended meanwhile is a newer word than this success.
             if ticket.until == self._open_until:
                 self._close(ticket)
@@ -221,10 +221,15 @@ class Breaker:
             self._dark_until = max(self._dark_until, now + within_s)
 
     def reachable(self) -> None:
-        """A probe has connected."""
-        self._dark_until = -math.inf
-        self._dark = False
-        self._well = self._trips == 0
+        """A probe has connected.
+
+        Where that was all that was wrong, and the pause is over, there is nothing left for a call to try: one long answer as the trial
+        would keep all others out.
+        """
+        if self._unconnected and self._now() >= self._open_until:
+            self._trial = None
+            self._close(Ticket())
+        self._lift()
 
     def unreachable(self, within_s: float) -> None:
         """A probe could not connect. within_s: when the next one will have set out.
@@ -236,6 +241,11 @@ class Breaker:
         self._dark_until = self._now() + within_s
         self._dark = True
         self._well = False
+
+    def _lift(self) -> None:
+        self._dark_until = -math.inf
+        self._dark = False
+        self._well = self._trips == 0
 
     def _close(self, ticket: Ticket) -> None:
         self._trips = self._faults = 0

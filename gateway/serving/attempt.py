@@ -104,7 +104,7 @@ async def _answer(upstream: Upstream, exchange: Exchange, errand: Errand, first_
     status = call.status = upstream.status
     call.first = time.perf_counter()
     if status in (401, 403):
-        if exchange.backend.authorization is not None:  # else it may be the caller's own key that goes on
+        if not _callers_own_key(exchange.backend):
             exchange.failed("status")
         return _bad(call, ApiError(502, "backend_auth", "The backend refused the gateway's key.", headers=(NO_RETRY,)))
     if not (200 <= status < 300 or 400 <= status < 600):
@@ -142,6 +142,11 @@ async def _answer(upstream: Upstream, exchange: Exchange, errand: Errand, first_
     return Begun(call, status, headers, data)
 
 
+def _callers_own_key(backend: Backend) -> bool:
+    """Whether it may be the caller's own key that goes on: then what is said of a key says nothing of the backend."""
+    return backend.authorization is None and b"authorization" in backend.forward
+
+
 def _bad(call: UpstreamCall, error: ApiError) -> Failure:
     call.outcome = "backend_error"
     return Failure(error, elsewhere=True)
@@ -163,7 +168,8 @@ def _refusal(exchange: Exchange, status: int, data: bytes, headers: list[Header]
     fault = fault_of(status)
     if fault is not None:
         asked_s = wire_headers.retry_after_s(upstream.headers)
-        exchange.failed(fault, asked_s)
+        if status != 429 or not _callers_own_key(exchange.backend):
+            exchange.failed(fault, asked_s)
         return Failure(told, elsewhere=errand.openai or status in (429, 503), retry_after_s=asked_s)
     if error is not None and adapter.is_unknown_model(status, error):
         return Failure(told, elsewhere=True)

@@ -77,7 +77,7 @@ def retry_after_s(headers: Sequence[Header]) -> float | None:
         return None
     try:
         return max(0.0, parsedate_to_datetime(value.decode("latin-1")).timestamp() - time.time())
-    except ValueError:
+    except (ValueError, OverflowError):  # a year that there is not
         return None
 
 

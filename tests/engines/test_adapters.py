@@ -270,7 +270,7 @@ class TestSamples:
             (LLAMACPP, 0, 4, []),
             (VLLM, 0, None, []),
         ],
-        ids=str,
+        ids=lambda value: getattr(value, "name", str(value)),
     )
     def test_how_n_is_put(self, engine: Adapter, n: int, slots: int | None, expected: list[int]) -> None:
         assert engine.split_n(n, slots) == expected

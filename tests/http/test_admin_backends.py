@@ -411,6 +411,9 @@ async def test_another_model_is_left_out_until_it_is_accepted(tmp_path: Path) ->
         await operator.tell("a", state="serving")  # which looks at it at once
         left_out = (await operator.until("a", lambda told: told["left_out"]))["left_out"]
         assert set(left_out) == {"m"} and "org/second" in left_out["m"] and "org/first" in left_out["m"]
+        async with httpx.AsyncClient() as anybody:
+            ready = (await anybody.get(f"{operator.run.url}/ready")).json()
+        assert ready["degraded"] == ["another model answers where `m` should: a backend is left out"]
         assert (await operator.client.post(CHAT, json=ASK)).status_code == 503
         assert (await operator.tell("a", accept=True))["left_out"] == {}
         assert (await operator.client.post(CHAT, json=ASK)).status_code == 200

@@ -327,4 +327,4 @@ async def test_a_storm_of_aborts_leaves_nothing(mock: MockBackend, gateway: Runn
             sizes.append(tracemalloc.get_traced_memory()[0])
     finally:
         tracemalloc.stop()
-    assert sizes[1] - sizes[0] < 200_000, "less than 400 bytes for each stream"
+    assert sizes[1] - sizes[0] < 400_000, "less than 800 bytes for each stream, where one alive has 20,000"

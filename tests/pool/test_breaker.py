@@ -409,9 +409,32 @@ def test_a_dead_port_is_tried_by_probes_and_not_by_a_call(breaker: Breaker, cloc
     breaker.probing(6.0)
     breaker.reachable()
 
-    assert breaker.state == "half_open", "its pause is long over: a call decides"
-    breaker.succeeded(breaker.begin())
+    assert breaker.state == "closed", "its pause is long over, and a connection is all that was wanting"
+
+
+def test_a_long_trial_keeps_nobody_out_once_a_probe_has_connected(breaker: Breaker, clock: Clock) -> None:
+    """Whole answers may take minutes."""
+    breaker.faulted(breaker.begin(), "connect")
+    clock.time += 1.0
+    trial = breaker.begin()
+    assert not breaker.admits()
+    breaker.probing(6.0)
+    breaker.reachable()
+    assert breaker.admits()
+
+    breaker.succeeded(trial)  # it has had its say
     assert breaker.state == "closed"
+
+
+def test_a_probe_ends_neither_a_pause_nor_what_calls_found_wrong(breaker: Breaker, clock: Clock) -> None:
+    breaker.faulted(breaker.begin(), "connect")
+    breaker.reachable()
+    assert breaker.state == "open"
+    clock.time += 1.0
+    breaker.faulted(breaker.begin(), "timeout")
+    clock.time += 2.0
+    breaker.reachable()
+    assert breaker.state == "half_open", "it connects, but calls time out there"
 
 
 def test_while_the_first_probe_after_a_failed_connection_is_under_way_a_call_waits_unless_there_is_no_other_way(
@@ -626,6 +649,8 @@ class Outages(RuleBasedStateMachine):
     def a_probe_connects(self) -> None:
         self.breaker.reachable()
         self._probe_lifted()
+        if self.words and self.connect_was_last and self.clock.time >= max(self.words):
+            self.words, self.outcomes, self.failed_trials, self.trial = [], [], 0, None
 
     @rule(within=st.sampled_from([0.5, 3.0, 7.0]))
     def a_probe_cannot(self, within: float) -> None:
