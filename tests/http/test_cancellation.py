@@ -311,14 +311,14 @@ async def storm(mock: MockBackend, gateway: Running) -> None:
 
 
 async def test_a_storm_of_aborts_leaves_nothing(mock: MockBackend, gateway: Running) -> None:
-    """Sockets, tasks and counts return; and what a second storm adds to memory is nothing that would add up."""
+    """Sockets, tasks and counts return; and what storms add to memory is nothing that would add up: what stays, stays after each."""
     tasks, open_sockets = len(asyncio.all_tasks()), sockets()
     await storm(mock, gateway)
     await settled_down(mock, gateway, tasks, open_sockets)
     tracemalloc.start()
     try:
         sizes = []
-        for _ in range(2):
+        for _ in range(3):
             await storm(mock, gateway)
             await settled_down(mock, gateway, tasks, open_sockets)
             mock.reset()
@@ -327,4 +327,4 @@ async def test_a_storm_of_aborts_leaves_nothing(mock: MockBackend, gateway: Runn
             sizes.append(tracemalloc.get_traced_memory()[0])
     finally:
         tracemalloc.stop()
-    assert sizes[1] - sizes[0] < 400_000, "less than 800 bytes for each stream, where one alive has 20,000"
+    assert min(sizes[1] - sizes[0], sizes[2] - sizes[1]) < 200_000, "less than 400 bytes for each stream"

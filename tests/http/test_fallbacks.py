@@ -118,7 +118,7 @@ FAULTS: dict[str, tuple[Behaviour, str | None]] = {
     "reset before the head": (Behaviour(reset_after_events=-1), "reset"),
     "not JSON": (Behaviour(body="hello"), "status"),
     "an error under 200": (Behaviour(body='{"error": {"message": "no"}}'), "status"),
-    "our key is refused": (Behaviour(status=401), None),
+    "our key is refused": (Behaviour(status=401), "status"),
     "it lacks the model": (
         Behaviour(status=404, body='{"error":{"message":"The model `engine-a` does not exist.","type":"NotFoundError","code":404}}'),
         None,

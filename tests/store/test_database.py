@@ -160,6 +160,7 @@ async def test_a_question_that_nobody_waits_for_any_more_is_not_asked(place: Pla
     left = asyncio.create_task(asked.run(lambda connection: note(connection, "a")))
     await asyncio.sleep(0)
     left.cancel()
+    await asyncio.wait([left])
     go.set()
     await running
     assert await asked.read(noted) == []
