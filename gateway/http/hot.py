@@ -129,13 +129,15 @@ class HotCycle(RequestResponseCycle):
         self.response_started = True
         self.transport.write(data)
 
-    def _cut(self, last: bytes) -> None:
+    def _cut(self, last: bytes | None) -> None:
         """Ends a stream early: with its last words, where its format has some."""
-        if last and self.response_started and not self.transport.is_closing():
-            self.transport.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last))
-            self._complete()
-        else:
+        if last is None or not self.response_started or self.transport.is_closing():
             self._drop()
+            return
+        if last:
+            self.transport.write(b"%x\r\n%b\r\n" % (len(last), last))
+        self.transport.write(b"0\r\n\r\n")
+        self._complete()
 
     def _complete(self) -> None:
         self.response_complete = True

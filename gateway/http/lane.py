@@ -127,13 +127,14 @@ async def _send(answer: Answer, receipt: Receipt, scope: Scope, send: Send, stop
         stream.close()
 
 
-async def _cut(last: bytes, scope: Scope, send: Send) -> None:
+async def _cut(last: bytes | None, scope: Scope, send: Send) -> None:
     """Ends a stream early: with its last words, where its format has some."""
+    if last is None:
+        _drop(scope)
+        return
     if last:
         await send({"type": "http.response.body", "body": last, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-    else:
-        _drop(scope)
+    await send({"type": "http.response.body", "body": b""})
 
 
 def _drop(scope: Scope) -> None:

@@ -107,8 +107,12 @@ class Prober:
         """Probes exactly these from now on, but for those that are disabled; one that trips at once."""
         known = tuple(backends)
         for backend in known:
-            backend.breaker.on_trip = partial(self._watchers.at_once, backend)
+            backend.breaker.on_trip = partial(self._tripped, backend)
         self._watchers.watch(known)
+
+    def _tripped(self, backend: Backend) -> None:
+        log.warning("backend %s is left alone for %.1f s after faults of its own", backend.name, backend.breaker.wait_s)
+        self._watchers.at_once(backend)
 
     def stop(self) -> None:
         """Ends all probing."""

@@ -159,8 +159,9 @@ class Stream(Protocol):
         one that cannot raises `StreamBroken`, and the connection must be dropped."""
         ...
 
-    def cut(self, error: ApiError) -> bytes:
-        """Ends the body early, for a reason of the gateway's own: the last bytes to send, empty where the format cannot tell of it."""
+    def cut(self, error: ApiError) -> bytes | None:
+        """Ends the body early, for a reason of the gateway's own: the last bytes to send, empty when all was said; None: the format cannot
+        tell of it, so the connection must be dropped."""
         ...
 
     def close(self) -> None:

@@ -83,14 +83,15 @@ class Heartbeat:
                 return _told(item)
         return b""
 
-    def cut(self, error: ApiError) -> bytes:
+    def cut(self, error: ApiError) -> bytes | None:
         """See Stream.cut. What was brought already goes first."""
         if self._ended:
             return b""
         self._ended = True
         self._task.cancel()
         item = None if self._items.empty() else self._items.get_nowait()
-        return (item if isinstance(item, bytes) else b"") + (sse_event(error) if self._stream is None else self._stream.cut(error))
+        last = sse_event(error) if self._stream is None else self._stream.cut(error)
+        return last if last is None or not isinstance(item, bytes) else item + last
 
     def close(self) -> None:
         """See Stream.close."""

@@ -234,9 +234,10 @@ class RawStream(_Relayed):
             self._exchange.call.outcome = "ok"
         return data
 
-    def cut(self, error: ApiError) -> bytes:  # noqa: ARG002 (there is no way to tell)
+    def cut(self, error: ApiError) -> bytes | None:  # noqa: ARG002 (there is no way to tell)
         """See Stream.cut."""
-        if not self._ended:
-            self._ended = True
-            self._gateways = True
-        return b""
+        if self._ended:
+            return b""
+        self._ended = True
+        self._gateways = True
+        return None

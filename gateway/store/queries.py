@@ -6,7 +6,7 @@ Every function takes a connection that `Database.run` or `Database.read` hands i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -79,20 +79,6 @@ class Found(msgspec.Struct, frozen=True):
     calls: Sequence[Record]
     outcomes: Sequence[Record]
     feedback: Sequence[Record]
-
-
-class Feedback(msgspec.Struct, frozen=True):
-    """What a caller said of a decision. id: the caller's own, unique in its tenant. created: seconds since 1970."""
-
-    tenant: str
-    id: str
-    decision_id: str
-    metric: str
-    key_name: str
-    created: float
-    value: float | None = None
-    verdict: str | None = None
-    weight: float = 1.0
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -170,14 +156,6 @@ def known_sessions(connection: Connection, named: Sequence[str]) -> Sequence[str
     """Those of these sessions (pseudonyms) that decisions belong to, in order."""
     c = tables.decisions.c
     return [each for each in named if connection.execute(sa.select(c.id).where(c.session == each).limit(1)).first() is not None]
-
-
-def add_feedback(connection: Connection, said: Feedback) -> Literal["joined", "pending", "duplicate"]:
-    """Stores it, once; `pending`: the decision's row is not there yet."""
-    if not inserting.inserted(connection, tables.feedback, msgspec.structs.asdict(said)):
-        return "duplicate"
-    found = connection.execute(sa.select(tables.decisions.c.id).where(tables.decisions.c.id == said.decision_id)).first()
-    return "pending" if found is None else "joined"
 
 
 def put_outcome(connection: Connection, outcome: Outcome) -> bool:

@@ -430,6 +430,41 @@ async def test_an_answer_that_nobody_reads_over_a_real_socket(mock: MockBackend,
         await mock.wait_for(lambda m: m.aborted == 1)
 
 
+async def test_a_slow_but_steady_reader_gets_all_of_it(mock: MockBackend, tmp_path: Path) -> None:
+    """It takes a little several times within each keep-alive time, though much less than what waits for it in the kernel's buffers."""
+    config = config_for({"mock": {"url": mock.url, "models": {"mock-model": "mock-model"}}}, server={"keep_alive_s": 1})
+    event = json.dumps({"choices": [{"index": 0, "delta": {"content": "x" * 200_000}, "finish_reason": None}]})
+    mock.script(Behaviour(events=(event,) * 100))
+    async with running(config, tmp_path / "state") as run, wire(run.url) as connection:
+        connection.post(json.dumps(question(stream=True)).encode())
+        (protocol,) = run.server.server_state.connections
+        assert isinstance(protocol, Protocol)
+        looks, look = 0, protocol._look
+
+        def counted() -> None:
+            nonlocal looks
+            looks += 1
+            look()
+
+        protocol._look = counted  # type: ignore[method-assign]
+        status, _ = await connection.head()
+        assert status == 200
+        size = 0
+        while looks < 4:  # the pace of a slow reader, not a wait for anything
+            piece = await asyncio.wait_for(connection.reader.read(20_000), 10)
+            assert piece, "it was cut off"
+            size += len(piece)
+            await asyncio.sleep(0.05)
+        assert size < 10_000_000, "much was still to come"
+        while piece := await asyncio.wait_for(connection.reader.read(1 << 20), 30):
+            size += len(piece)
+            if piece.endswith(b"0\r\n\r\n"):
+                break
+        assert size > 20_000_000
+        await run.until_settled(1)
+        assert run.settled[0].outcome == "ok"
+
+
 async def test_half_a_body_over_a_real_socket(mock: MockBackend, tmp_path: Path) -> None:
     """Declared longer than it is, and then silence: 408, and nothing of it is left."""
     config = config_for({"mock": {"url": mock.url, "models": {"mock-model": "mock-model"}}}, server={"keep_alive_s": 1})

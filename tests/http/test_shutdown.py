@@ -15,7 +15,7 @@ from gateway.mock import Behaviour, MockBackend
 from tests.support.asking import ALWAYS, CHAT, error_of, question
 from tests.support.held import HeldBackend
 from tests.support.raw import request, wire
-from tests.support.running import config_for, running
+from tests.support.running import Lane, config_for, running
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -107,6 +107,26 @@ async def test_half_a_request_is_answered_too(mock: MockBackend, tmp_path: Path,
     assert [receipt.outcome for receipt in run.settled] == ["gateway_error"]
     assert mock.requests_to(CHAT) == []
     assert faults(caplog) == []
+
+
+@pytest.mark.parametrize("lane", ["hot", "asgi"])
+async def test_a_stream_that_has_said_all_ends_well(mock: MockBackend, tmp_path: Path, lane: Lane) -> None:
+    """Its `[DONE]` has gone out, only the backend's connection lingers: the caller sees a whole answer."""
+    event = json.dumps({"choices": [{"index": 0, "delta": {"content": "all"}, "finish_reason": "stop"}]})
+    mock.script(Behaviour(events=(event, "[DONE]"), stall_after_events=2))
+    async with AsyncExitStack() as clients, AsyncExitStack() as server:
+        run = await server.enter_async_context(running(over(mock.url, 0), tmp_path, lane))
+        caller = await clients.enter_async_context(wire(run.url))
+        caller.post(json.dumps(question(stream=True)).encode())
+        await caller.head()
+        said = b""
+        while b"[DONE]" not in said:
+            said += await caller.chunk()
+        await server.aclose()
+        while piece := await caller.chunk():
+            said += piece
+        assert b'"error"' not in said
+    assert [receipt.outcome for receipt in run.settled] == ["ok"]
 
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/rerank"])

@@ -402,6 +402,16 @@ async def test_after_a_call_found_nobody_there_the_next_to_try_is_a_probe() -> N
         assert a.breaker.state == "closed"
 
 
+async def test_that_a_backend_is_left_alone_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    a = named("a")
+    async with probing(Answers(a=200), [a]):
+        await pass_time(3.0)
+        for _ in range(3):
+            a.breaker.faulted(a.breaker.begin(), "reset")
+        assert a.breaker.state == "open"
+    assert "backend a is left alone for 1.0 s after faults of its own" in caplog.text
+
+
 async def test_a_host_that_is_gone_costs_no_call_the_time_to_connect() -> None:
     """Connecting takes five seconds to fail, the pause after it is one."""
 

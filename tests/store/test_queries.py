@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from gateway.store import queries
 from gateway.store.database import Database
-from gateway.store.queries import Feedback, Outcome, Place, Wanted
+from gateway.store.queries import Outcome, Place, Wanted
 from gateway.store.urls import SqliteUrl
 from tests.store.making import decision, fill, item
 from tests.support import stored
@@ -197,20 +197,6 @@ async def test_another_tenant_s_decision_is_none(asked: Database, place: stored.
     fill(place, decision("a", tenant="t"))
     assert await asked.read(lambda connection: queries.decision(connection, "a", "u")) is None
     assert await asked.read(lambda connection: queries.decision(connection, "a", "t")) is not None
-
-
-async def test_feedback_is_stored_once(asked: Database, place: stored.Place) -> None:
-    """Before its decision's row or after it; an id is its tenant's own."""
-    said = Feedback("t", "f1", "a", "quality", "k", 1.5, value=0.75)
-    assert await asked.run(lambda connection: queries.add_feedback(connection, said)) == "pending"
-    assert await asked.run(lambda connection: queries.add_feedback(connection, said)) == "duplicate"
-    fill(place, decision("a"))
-    other = Feedback("u", "f1", "a", "verdict", "k", 2.5, verdict="good_fit", weight=0.5)
-    assert await asked.run(lambda connection: queries.add_feedback(connection, other)) == "joined"
-    assert [tuple(row.values()) for row in place.rows("feedback")] == [
-        ("t", "f1", "a", "quality", 0.75, None, "k", 1.0, 1.5),
-        ("u", "f1", "a", "verdict", None, "good_fit", "k", 0.5, 2.5),
-    ]
 
 
 async def test_of_two_outcomes_the_newer_stays(asked: Database, place: stored.Place) -> None:
