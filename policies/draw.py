@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from policies.values.plan import Decision
+from policies.values.decision import Decision
 
 
 def uniform(decision_id: str, seed: int) -> float:
@@ -29,16 +29,21 @@ def mix(propensities: Sequence[float], floor: float) -> tuple[float, ...]:
     return tuple((1.0 - floor) * (p / total) + share for p in propensities)
 
 
-def draw(propensities: Sequence[float], floor: float, decision_id: str, seed: int) -> Decision:
-    """Draws one candidate. propensities: one number >= 0 for each eligible plan, before the floor."""
+def draw(propensities: Sequence[float], floor: float, decision_id: str, seed: int, marginal: Sequence[float] | None = None) -> Decision:
+    """Draws one candidate. propensities: one number >= 0 for each eligible plan, before the floor.
+
+    marginal: what the log says of the same candidates, where a part of the chance was fixed before (a session's side of an experiment);
+    the floor is in it too, as it is in what is drawn from.
+    """
     probabilities = mix(propensities, floor)
     cumulative = list(accumulate(probabilities))
     chosen = min(bisect_right(cumulative, uniform(decision_id, seed) * cumulative[-1]), len(probabilities) - 1)
     while probabilities[chosen] == 0.0:  # only rounding at the upper end leads here
         chosen -= 1
+    logged = probabilities if marginal is None else mix(marginal, floor)
     return Decision(
         chosen=chosen,
-        propensity=probabilities[chosen],
-        probabilities=probabilities,
+        propensity=logged[chosen],
+        probabilities=logged,
         explored=propensities[chosen] < max(propensities),
     )

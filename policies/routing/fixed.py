@@ -1,6 +1,6 @@
 """Always the same plan.
 
-p(a) = 1 if a = plan else 0
+p(a) = 1 if a = plan else 0         where the plan is not eligible: the first candidate in its stead
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from collections.abc import Sequence
 
 import msgspec
 
+from policies.policy import Kit
+from policies.routing.base import Stateless
+from policies.values.decision import Odds, Scores
 from policies.values.plan import Plan
+from policies.values.situation import Situation
 
 
 class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """plan: the name of the plan that serves; by default the first."""
+    """plan: the name of the plan that serves; by default the baseline."""
 
     plan: str | None = None
 
@@ -25,7 +29,18 @@ def problems(params: Params, plans: Sequence[str]) -> list[str]:
     return []
 
 
-def propensities(params: Params, plans: Sequence[Plan]) -> tuple[float, ...]:
-    """One-hot at the configured plan."""
-    chosen = params.plan if params.plan is not None else plans[0].name
-    return tuple(1.0 if plan.name == chosen else 0.0 for plan in plans)
+def build(params: Params, _plans: Sequence[Plan], kit: Kit) -> Fixed:
+    """The policy."""
+    return Fixed(params.plan or kit.baseline)
+
+
+class Fixed(Stateless):
+    """plan: its name."""
+
+    def __init__(self, plan: str) -> None:
+        self._plan = plan
+
+    def propensities(self, _state: None, situation: Situation, _scores: Scores) -> Odds:
+        """One-hot at the plan."""
+        odds = tuple(1.0 if each.plan.name == self._plan else 0.0 for each in situation.candidates)
+        return Odds(odds if 1.0 in odds else (1.0, *odds[1:]))

@@ -1,6 +1,6 @@
 """Plans drawn in fixed proportions: an A/B split, a canary by hand, or uniform logging for off-policy evaluation.
 
-p(a) = w_a / sum_b w_b,   w_b >= 0
+p(a) = w_a / sum_b w_b,   w_b >= 0, over the eligible plans b; evenly where none of them has a weight
 """
 
 from __future__ import annotations
@@ -9,7 +9,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from policies.policy import Kit
+from policies.routing.base import Stateless
+from policies.values.decision import Odds, Scores
 from policies.values.plan import Plan
+from policies.values.situation import Situation
 
 
 class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,10 +31,19 @@ def problems(params: Params, plans: Sequence[str]) -> list[str]:
     return found
 
 
-def propensities(params: Params, plans: Sequence[Plan]) -> tuple[float, ...]:
-    """The weights, normalised over the plans at hand."""
-    if not params.weights:
-        return (1.0 / len(plans),) * len(plans)
-    weights = [params.weights.get(plan.name, 0.0) for plan in plans]
-    total = sum(weights)
-    return tuple(w / total for w in weights) if total > 0 else (1.0 / len(plans),) * len(plans)
+def build(params: Params, _plans: Sequence[Plan], _kit: Kit) -> Weighted:
+    """The policy."""
+    return Weighted(params.weights)
+
+
+class Weighted(Stateless):
+    """weights: by plan name."""
+
+    def __init__(self, weights: dict[str, float]) -> None:
+        self._weights = weights
+
+    def propensities(self, _state: None, situation: Situation, _scores: Scores) -> Odds:
+        """The weights, normalised over the candidates."""
+        weights = [self._weights.get(each.plan.name, 0.0) for each in situation.candidates]
+        total = sum(weights)
+        return Odds(tuple(w / total for w in weights) if total > 0 else (1.0 / len(weights),) * len(weights))

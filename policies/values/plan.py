@@ -1,22 +1,29 @@
-"""A plan: one way to run a request."""
+"""A plan: one way to run a request; a candidate: a plan that could run this one, with what that is expected to take."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
+
+Reasoning = Literal["off", "low", "medium", "high"]
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False):
-    """name: as configured. model: a real model's name. strategy: how it is decoded."""
+    """name: as configured. model: a real model's name. reasoning: how much it thinks; None: as the model does by itself. strategy: how it
+    is decoded. budget_tokens: most that it may sample."""
 
     name: str
     model: str
     strategy: str = "single"
+    reasoning: Reasoning | None = None
+    budget_tokens: int | None = None
 
 
-class Decision(msgspec.Struct, frozen=True, gc=False):
-    """Which plan was drawn (an index into the candidates), and with which probability."""
+class Candidate(msgspec.Struct, frozen=True, gc=False):
+    """A plan that may run this request. index: among all plans of the virtual model. cost: expected, USD. latency: expected, seconds."""
 
-    chosen: int
-    propensity: float
-    probabilities: tuple[float, ...]
-    explored: bool
+    plan: Plan
+    index: int
+    cost: float = 0.0
+    latency: float = 0.0

@@ -10,6 +10,9 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from policies.draw import draw, mix, uniform
+from policies.policy import Policy, decide
+from policies.values.situation import Situation
+from tests.support.given import Given, candidates
 
 FUZZ = settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 weights = st.lists(st.one_of(st.just(0.0), st.floats(0, 1), st.floats(0, 1e300), st.just(5e-324)), min_size=1, max_size=6)
@@ -129,3 +132,31 @@ def test_twenty_thousand_draws_follow_the_logged_probabilities(propensities: tup
     assert drawn.keys() <= expected.keys()
     # chi-square, at most 3 degrees of freedom: 16.3 is passed once in 1,000 seeds
     assert sum((drawn[plan] - count) ** 2 / count for plan, count in expected.items()) < 16.3
+
+
+def test_the_marginal_is_logged_and_the_other_is_drawn_from() -> None:
+    drawn = Counter(draw((0.2, 0.8), 0.1, f"d{i}", 3, (0.5, 0.5)).chosen for i in range(20_000))
+    decision = draw((0.0, 1.0), 0.1, "d1", 3, (0.75, 0.25))
+
+    # 0.23 and 0.77; chi-square, 1 degree of freedom: 10.8 is passed once in 1,000 seeds
+    assert sum((drawn[plan] - count) ** 2 / count for plan, count in ((0, 4_600), (1, 15_400))) < 10.8
+    assert decision.probabilities == pytest.approx((0.725, 0.275))
+    assert decision.propensity == decision.probabilities[decision.chosen]
+
+
+@pytest.mark.parametrize(
+    ("explore", "explores", "expected"),
+    [(True, True, (0.1, 0.9)), (False, True, (0.0, 1.0)), (True, False, (0.0, 1.0))],
+)
+def test_a_decision_has_the_floor_in_it_where_request_and_policy_may_explore(
+    explore: bool, explores: bool, expected: tuple[float, ...]
+) -> None:
+    algorithm = Given({"a": 0.1, "b": 0.4}, explores=explores, shadow={"other": "a"})
+
+    decision = decide(Policy("p", algorithm, 0.2, 7), algorithm.empty(), Situation(candidates("ab"), explore=explore), "d1")
+
+    assert decision.probabilities == pytest.approx(expected)
+    assert decision.shadow == {"other": "a"}
+    assert decision.scores is not None
+    assert decision.scores.quality == (0.1, 0.4)
+    assert decision.chosen == draw((0.0, 1.0), 0.2 if expected[0] else 0.0, "d1", 7).chosen

@@ -2,32 +2,41 @@ from __future__ import annotations
 
 import pytest
 
-from policies.draw import draw
-from policies.routing.fixed import Params, problems, propensities
-from policies.values.plan import Plan
+from policies.policy import Policy, decide
+from policies.routing.fixed import Fixed, Params, build, problems
+from policies.values.situation import Situation
+from tests.support.given import candidates, kit, surprise
 
-PLANS = tuple(Plan(name, f"model-{name}") for name in ("a", "b", "c"))
+ABC = Situation(candidates("abc"))
 
 
-def test_the_first_plan_serves_unless_another_is_named() -> None:
-    assert propensities(Params(), PLANS) == (1.0, 0.0, 0.0)
-    assert propensities(Params(plan="c"), PLANS) == (0.0, 0.0, 1.0)
+def probabilities(policy: Fixed, situation: Situation = ABC) -> tuple[float, ...]:
+    return policy.propensities(None, situation, policy.estimate(None, situation)).drawn
+
+
+def test_the_baseline_serves_unless_another_is_named() -> None:
+    assert probabilities(build(Params(), (), kit(baseline="b"))) == (0.0, 1.0, 0.0)
+    assert probabilities(build(Params(plan="c"), (), kit(baseline="b"))) == (0.0, 0.0, 1.0)
+
+
+def test_the_first_that_can_serve_does_where_the_plan_cannot() -> None:
+    assert probabilities(Fixed("c"), Situation(candidates("abc")[:2])) == (1.0, 0.0)
 
 
 def test_it_never_explores_without_a_floor() -> None:
-    decisions = [draw(propensities(Params(plan="b"), PLANS), 0.0, f"id-{i}", 0) for i in range(1_000)]
+    policy = Policy("p", Fixed("b"), 0.0, 0)
+    decisions = [decide(policy, None, ABC, f"id-{i}") for i in range(1_000)]
 
     assert {(decision.chosen, decision.propensity, decision.explored) for decision in decisions} == {(1, 1.0, False)}
 
 
 def test_a_floor_explores_its_share() -> None:
-    decisions = [draw(propensities(Params(plan="b"), PLANS), 0.3, f"id-{i}", 0) for i in range(20_000)]
+    policy = Policy("p", Fixed("b"), 0.3, 0)
+    decisions = [decide(policy, None, ABC, f"id-{i}") for i in range(20_000)]
 
-    counts = [sum(decision.chosen == plan for decision in decisions) for plan in range(3)]
-    # 0.7 + 0.1, and 0.1 each; chi-square, 2 degrees of freedom: 13.8 is passed once in 1,000 seeds
-    assert sum((count - expected) ** 2 / expected for count, expected in zip(counts, (2_000, 16_000, 2_000), strict=True)) < 13.8
     assert {(decision.chosen, decision.explored) for decision in decisions} == {(0, True), (1, False), (2, True)}
-    assert {round(decision.propensity, 12) for decision in decisions} == {0.1, 0.8}
+    # 0.7 + 0.1, and 0.1 each; chi-square, 2 degrees of freedom: 13.8 is passed once in 1,000 seeds
+    assert surprise(policy, None, lambda _: ABC, {"a": 0.1, "b": 0.8, "c": 0.1}) < 13.8
 
 
 @pytest.mark.parametrize(("params", "found"), [(Params(), 0), (Params(plan="a"), 0), (Params(plan="z"), 1)])

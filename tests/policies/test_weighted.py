@@ -6,11 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.draw import draw
-from policies.routing.weighted import Params, problems, propensities
-from policies.values.plan import Plan
+from policies.policy import Policy, decide
+from policies.routing.weighted import Params, Weighted, build, problems
+from policies.values.plan import Candidate
+from policies.values.situation import Situation
+from tests.support.given import candidates, kit, surprise
 
-PLANS = tuple(Plan(name, f"model-{name}") for name in ("a", "b", "c", "d"))
+PLANS = candidates("abcd")
+
+
+def shares(weights: dict[str, float], eligible: tuple[Candidate, ...] = PLANS) -> tuple[float, ...]:
+    policy = build(Params(weights=weights), (), kit())
+    situation = Situation(eligible)
+    return policy.propensities(None, situation, policy.estimate(None, situation)).drawn
 
 
 @pytest.mark.parametrize(
@@ -24,35 +32,36 @@ PLANS = tuple(Plan(name, f"model-{name}") for name in ("a", "b", "c", "d"))
     ],
 )
 def test_a_plan_has_its_share_of_the_weights(weights: dict[str, float], expected: tuple[float, ...]) -> None:
-    assert propensities(Params(weights=weights), PLANS) == pytest.approx(expected, rel=1e-14)
+    assert shares(weights) == pytest.approx(expected, rel=1e-14)
 
 
 def test_when_no_weighted_plan_is_left_all_that_are_left_are_alike() -> None:
-    params = Params(weights={"a": 1, "b": 0})
-
-    assert propensities(params, PLANS[1:]) == pytest.approx((1 / 3, 1 / 3, 1 / 3))
-    assert propensities(Params(weights={"a": 1, "b": 1}), PLANS[1:]) == (1.0, 0.0, 0.0)
+    assert shares({"a": 1, "b": 0}, PLANS[1:]) == pytest.approx((1 / 3, 1 / 3, 1 / 3))
+    assert shares({"a": 1, "b": 1}, PLANS[1:]) == (1.0, 0.0, 0.0)
 
 
 @settings(deadline=None)
 @given(weights=st.dictionaries(st.sampled_from("abcd"), st.floats(0, 1e299), max_size=4))
 def test_shares_are_probabilities(weights: dict[str, float]) -> None:
-    shares = propensities(Params(weights=weights), PLANS)
+    found = shares(weights)
 
-    assert all(0 <= share <= 1 for share in shares)
-    assert math.isclose(sum(shares), 1.0, rel_tol=1e-12)
+    assert all(0 <= share <= 1 for share in found)
+    assert math.isclose(sum(found), 1.0, rel_tol=1e-12)
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.2])
 def test_twenty_thousand_requests_are_split_as_configured(floor: float) -> None:
-    shares = propensities(Params(weights={"a": 6, "b": 3, "c": 1}), PLANS)
-    decisions = [draw(shares, floor, f"request-{i}", 5) for i in range(20_000)]
+    policy = Policy("p", Weighted({"a": 6, "b": 3, "c": 1}), floor, 5)
+    expected = {name: (1 - floor) * share + floor / 4 for name, share in zip("abcd", (0.6, 0.3, 0.1, 0.0), strict=True)}
 
-    counts = [sum(decision.chosen == plan for decision in decisions) for plan in range(4)]
-    expected = [20_000 * ((1 - floor) * share + floor / 4) for share in (0.6, 0.3, 0.1, 0.0)]
-    assert floor > 0 or counts[3] == 0
     # chi-square, at most 3 degrees of freedom: 16.3 is passed once in 1,000 seeds
-    assert sum((count - wanted) ** 2 / wanted for count, wanted in zip(counts, expected, strict=True) if wanted) < 16.3
+    assert surprise(policy, None, lambda _: Situation(PLANS), expected) < 16.3
+
+
+def test_a_split_is_no_exploration() -> None:
+    policy = Policy("p", Weighted({"a": 3, "b": 1}), 0.2, 5)
+
+    assert decide(policy, None, Situation(PLANS[:2], explore=False), "d").probabilities == (0.75, 0.25)
 
 
 @pytest.mark.parametrize(

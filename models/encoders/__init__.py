@@ -1,0 +1,1 @@
+"""Features of a request's text. One file an encoder; what is common to them is text.py."""

@@ -1,0 +1,68 @@
+"""An encoder of texts made one of conversations.
+
+    x = v / |v|,  v = sum over messages of sqrt(c) * u(text)     c: characters that are read of the message; |u| = 1, or 0
+
+All messages count. A long one counts more, but not by its length: a system prompt of three pages does not drown the question. The vectors
+of messages are remembered, so a turn costs what is new in it; they are added in the messages' order, so what is remembered changes no bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import hypot, sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from models.encoders.text import CHARACTERS, MESSAGES, Memo, Request, excerpts
+
+Vector = npt.NDArray[np.float32]
+
+
+class Conversation:
+    """The encoder. vector: of a text, (dim,), any length; pure. budget: characters that are read of a conversation; most: messages;
+    memo: messages that are remembered."""
+
+    def __init__(
+        self,
+        name: str,
+        dim: int,
+        vector: Callable[[str], npt.ArrayLike],
+        *,
+        slow: bool = False,
+        budget: int = CHARACTERS,
+        most: int = MESSAGES,
+        memo: int = 8_192,
+    ) -> None:
+        self.name = name
+        self.dim = dim
+        self.slow = slow
+        self._vector = vector
+        self._budget = budget
+        self._most = most
+        self._memo: Memo[Vector] = Memo(memo)
+
+    def encode(self, prompt: Request) -> Vector:
+        """float32, (dim,), of length 1; zeros where there is no text."""
+        total = np.zeros(self.dim)
+        for each in excerpts(prompt.turns, self._budget, self._most):
+            total += self._memo.value(each.text, self._unit) * sqrt(len(each.text))
+        return unit(total)
+
+    def encode_many(self, prompts: Sequence[Request]) -> Vector:
+        """float32, (prompts, dim): the same numbers as one by one."""
+        return np.array([self.encode(prompt) for prompt in prompts], dtype=np.float32).reshape(len(prompts), self.dim)
+
+    def _unit(self, text: str) -> Vector:
+        found = np.asarray(self._vector(text), dtype=np.float64)
+        if found.shape != (self.dim,):
+            raise ValueError(f"{self.name}: a vector of {self.dim} numbers was expected, this has the shape {found.shape}")
+        return unit(found)
+
+
+def unit(vector: npt.NDArray[np.float64]) -> Vector:
+    """The vector at length 1; zeros stay zeros. Raises ValueError for what is not finite."""
+    length = hypot(*vector.tolist())
+    if not length < float("inf"):
+        raise ValueError("a vector of features is not finite")
+    return (vector / length if length else vector).astype(np.float32)

@@ -1,0 +1,1 @@
+"""Weights that are shipped; README.md says how each was made."""

@@ -1,0 +1,1 @@
+"""What a rule asks of a request: signals, and Boolean conditions over them."""

@@ -1,0 +1,1 @@
+"""What cost and latency are worth in quality."""
