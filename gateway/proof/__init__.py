@@ -1,0 +1,1 @@
+"""What another policy would have done, for operators: `trilemma replay`, `simulate` and `power`."""

@@ -1,0 +1,1 @@
+"""What another policy would have done: logs, estimates with intervals, replays and simulations."""
