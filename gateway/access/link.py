@@ -1,4 +1,4 @@
-"""A connection of its own to the database, for the little that serving has to know: which keys changed, what is left of shared limits.
+"""A connection of its own to the database, for what serving has to know: keys that changed, what is left of limits, what was learnt.
 
 link = Link(location)
 found = await link.read(lambda session: session.rows("SELECT name FROM keys WHERE tenant = ?", "acme"))
@@ -22,7 +22,7 @@ from gateway.store.urls import Location, PostgresUrl
 from gateway.store.writer import StoreError
 
 T = TypeVar("T")
-Value = str | int | float | None
+Value = str | int | float | bytes | None
 
 _LATE: Final = "the database did not answer in time"
 
@@ -32,7 +32,16 @@ class NoSchema(StoreError):
 
 
 class Session(Protocol):
-    """One transaction. SQL is what both databases know; `?` stands for a value."""
+    """One transaction. SQL is what both databases know; `?` stands for a value.
+
+    taking: ends a SELECT of rows that this transaction will take out: nobody else does then, and those that somebody holds are passed over.
+    """
+
+    taking: str
+
+    def mine(self, turn: int) -> bool:
+        """Whether it is this transaction's turn, until it ends: nobody else has it (64 bits). In SQLite whoever writes has every turn."""
+        ...
 
     def alone(self, subjects: Sequence[int]) -> None:
         """From here on nobody else is alone with any of these (32 bits, with sign). In SQLite, whoever writes is alone anyway.
@@ -77,10 +86,11 @@ class _Job:
 
 
 class Link:
-    """within_s: how long one thing may take, its wait included."""
+    """within_s: how long one thing may take, its wait included. name: of the thread."""
 
-    def __init__(self, location: Location, within_s: float = 2.0) -> None:
+    def __init__(self, location: Location, within_s: float = 2.0, name: str = "trilemma-access") -> None:
         self._location = location
+        self._name = name
         self._within_s = within_s
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -103,7 +113,7 @@ class Link:
     async def _done(self, work: Callable[[Session], T], *, writes: bool) -> T:
         if self._thread is None:
             # A daemon, so that a database that hangs cannot keep the process.
-            self._thread = threading.Thread(target=self._work, name="trilemma-access", daemon=True)
+            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
             self._thread.start()
         job = _Job(work, writes, time.monotonic() + self._within_s)
         self._jobs.put(job)

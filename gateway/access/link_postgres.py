@@ -55,8 +55,13 @@ class Postgres:
 class _Session:
     """See link.Session."""
 
+    taking = "FOR UPDATE SKIP LOCKED"
+
     def __init__(self, connection: psycopg.Connection) -> None:
         self._connection = connection
+
+    def mine(self, turn: int) -> bool:
+        return bool(self.rows("SELECT pg_try_advisory_xact_lock(?)", turn)[0][0])
 
     def alone(self, subjects: Sequence[int]) -> None:
         # In one order for all, so that nobody waits for somebody who waits.

@@ -66,6 +66,7 @@ class Sqlite:
             uri = f"{self._file.absolute().as_uri()}?mode=rw"
             self._connection = sqlite3.connect(uri, uri=True, timeout=self._busy_s, isolation_level=None)
             self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._connection.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten, too
             self._identity = identity
         return self._connection
 
@@ -73,9 +74,14 @@ class Sqlite:
 class _Session:
     """See link.Session."""
 
+    taking = ""
+
     def __init__(self, connection: sqlite3.Connection, clock: Callable[[], float]) -> None:
         self._connection = connection
         self.now = clock
+
+    def mine(self, turn: int) -> bool:  # noqa: ARG002 (see Session)
+        return True
 
     def alone(self, subjects: Sequence[int]) -> None:
         pass

@@ -39,6 +39,12 @@ COLUMNS: Mapping[str, Sequence[str]] = {
         "tags",
         "learn",
         "config_hash",
+        "features",
+        "feature_version",
+        "decided",
+        "snapshot",
+        "unit",
+        "first_turn",
     ),
     "calls": (
         "decision_id",
@@ -63,8 +69,8 @@ COLUMNS: Mapping[str, Sequence[str]] = {
     "contents": ("decision_id", "prompt", "answer", "truncated"),
 }
 
-DECISION: Mapping[str, str] = {table: "id" if table == "decisions" else "decision_id" for table in COLUMNS}
-"""The column of each that holds the decision's id."""
+DECISION: Mapping[str, str] = {table: "id" if table == "decisions" else "decision_id" for table in (*COLUMNS, "to_learn", "learned")}
+"""The tables of what belongs to decisions, and the column of each that holds the decision's id."""
 
 
 def first_id(at: float) -> str:

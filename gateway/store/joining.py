@@ -6,6 +6,8 @@ An outcome of source `feedback` stands from the moment on in which the feedback 
 may come later. Where that never comes, because it was lost or erased, nothing may stay: what is said of a decision that is GRACE_S old and
 not there is not kept, and what was said of one before is swept out.
 
+With each outcome a row of `to_learn` is stored: what policies have still to learn (gateway/learning), until they have.
+
 The statements are of both databases; `?` stands for a value.
 """
 
@@ -32,6 +34,14 @@ ON CONFLICT (decision_id, metric, source) DO UPDATE SET value = excluded.value, 
 """
 """Of a decision's id and a metric. It makes the outcome what the feedback says now, so running it again does no harm."""
 
+LEARN: Final = """
+INSERT INTO to_learn (decision_id, metric, created, due)
+SELECT decision_id, metric, ?, 0 FROM outcomes WHERE decision_id = ? AND metric = ? GROUP BY decision_id, metric
+ON CONFLICT (decision_id, metric) DO UPDATE SET created = excluded.created, due = excluded.due
+"""
+"""Of now, a decision's id and a metric, once the outcome is stored. A row that is there is changed, too, so that whoever takes it out at
+the same time has either seen this outcome or leaves the row."""
+
 FORGET: Final = f"DELETE FROM feedback WHERE decision_id = ? AND NOT {_HERE}"  # noqa: S608 - our own words
 """Of a decision's id: deletes what was said of a decision that is not there."""
 
@@ -43,17 +53,24 @@ NEXT: Final = (
 
 SWEEP: Final = tuple(
     f"DELETE FROM {table} WHERE decision_id > ? AND decision_id <= ? AND NOT {_HERE}"  # noqa: S608
-    for table in ("outcomes", "feedback")
+    for table in ("outcomes", "feedback", "to_learn")
 )
 """Of a stretch of ids: deletes what was said of decisions that are not there."""
 
 _DECISION: Final = COLUMNS["feedback"].index("decision_id")
 _METRIC: Final = COLUMNS["feedback"].index("metric")
+_OUTCOME_OF: Final = COLUMNS["outcomes"].index("decision_id"), COLUMNS["outcomes"].index("metric")
 
 
 def said_of(rows: Iterable[tuple[object, ...]]) -> list[tuple[str, str]]:
     """The decisions and metrics that rows of `feedback` are about, in an order that is the same for everybody."""
     return sorted({(str(row[_DECISION]), str(row[_METRIC])) for row in rows})
+
+
+def found_of(rows: Iterable[tuple[object, ...]]) -> list[tuple[str, str]]:
+    """As `said_of`, of rows of `outcomes`."""
+    id_, metric = _OUTCOME_OF
+    return sorted({(str(row[id_]), str(row[metric])) for row in rows})
 
 
 def too_late(ids: Iterable[tuple[str, str]], now: float) -> list[str]:

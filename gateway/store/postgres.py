@@ -55,7 +55,9 @@ _EXPIRE: Mapping[str, LiteralString] = {
     )
     for table, id_ in DECISION.items()
 }
-_FORGET, _OUTCOME, _NEXT = (_sql(text.replace("?", "%s")) for text in (joining.FORGET, joining.OUTCOME, joining.NEXT))
+_FORGET, _OUTCOME, _LEARN, _NEXT = (
+    _sql(text.replace("?", "%s")) for text in (joining.FORGET, joining.OUTCOME, joining.LEARN, joining.NEXT)
+)
 _SWEEP = tuple(_sql(text.replace("?", "%s")) for text in joining.SWEEP)
 # Of this transaction alone: with a pooler in between, the next one may have another connection.
 _SETTINGS = _sql("SET LOCAL statement_timeout = 10000; SET LOCAL client_min_messages = warning")
@@ -112,7 +114,7 @@ class PostgresDatabase:
                         for row in rows:
                             copy.write_row(row)
                     cursor.execute(_INSERT[table])
-                _join(cursor, tables.get("feedback", ()))
+                _join(cursor, tables.get("feedback", ()), tables.get("outcomes", ()))
         except psycopg.Error as error:
             if is_refusal(error) and not connection.closed:
                 raise RowsRefused(type(error).__name__) from None
@@ -168,15 +170,18 @@ class PostgresDatabase:
             return None if found is None else str(found[0])
 
 
-def _join(cursor: psycopg.Cursor, rows: Sequence[Row]) -> None:
-    """See joining.py."""
-    about = joining.said_of(rows)
-    for id_ in joining.too_late(about, time.time()):
+def _join(cursor: psycopg.Cursor, said: Sequence[Row], found: Sequence[Row]) -> None:
+    """See joining.py. said: rows of `feedback`; found: rows of `outcomes`."""
+    now = time.time()
+    about = joining.said_of(said)
+    for id_ in joining.too_late(about, now):
         cursor.execute(_FORGET, (id_,))
     for each in about:
         # The first time waits for whoever stores another word on the same decision; only the second one surely sees that.
         cursor.execute(_OUTCOME, each)
         cursor.execute(_OUTCOME, each)
+    for each in sorted({*about, *joining.found_of(found)}):
+        cursor.execute(_LEARN, (now, *each))
 
 
 def _is_open(connection: psycopg.Connection) -> bool:

@@ -5,6 +5,7 @@ Every function takes a connection that `Database.run` or `Database.read` hands i
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -159,8 +160,12 @@ def known_sessions(connection: Connection, named: Sequence[str]) -> Sequence[str
 
 
 def put_outcome(connection: Connection, outcome: Outcome) -> bool:
-    """Stores it in place of an older one of the same decision, metric and source; whether it is the newest."""
-    return inserting.inserted(connection, tables.outcomes, msgspec.structs.asdict(outcome), "created")
+    """Stores it in place of an older one of the same decision, metric and source, for policies to learn; whether it is the newest."""
+    if not inserting.inserted(connection, tables.outcomes, msgspec.structs.asdict(outcome), "created"):
+        return False
+    news = {"decision_id": outcome.decision_id, "metric": outcome.metric, "created": time.time(), "due": 0.0}
+    inserting.inserted(connection, tables.to_learn, news, "created")
+    return True
 
 
 def _conditions(wanted: Wanted, by: str | None) -> list[ColumnElement[bool]]:

@@ -8,9 +8,12 @@ import re
 import secrets
 from collections.abc import Callable, Mapping
 from time import perf_counter, time
-from typing import Protocol
+from typing import Final, Protocol
+
+import msgspec
 
 from gateway.serving.call import Receipt, UpstreamCall
+from gateway.serving.choice import Choice
 from gateway.store.contents import contents_row
 from gateway.store.writer import Row
 
@@ -49,6 +52,7 @@ def decision_row(receipt: Receipt, tenant: str, key_name: str, received: float, 
     A caller's word for a model, or a tag, is kept only if it could be a name: anything may stand there.
     """
     usage = receipt.usage
+    choice = receipt.choice
     requested = receipt.requested_model
     if receipt.served_model is None and requested is not None and not _NAME.match(requested):
         requested = None
@@ -85,7 +89,17 @@ def decision_row(receipt: Receipt, tenant: str, key_name: str, received: float, 
         None if receipt.tags is None else _tags(receipt.tags),
         receipt.learn,
         receipt.config_hash,
+        *(_NO_CHOICE if choice is None else _chosen(choice)),
     )
+
+
+_NO_CHOICE: Final = (None,) * 6
+
+
+def _chosen(choice: Choice) -> Row:
+    """What a policy's choice adds to the row: numbers and names."""
+    decided = msgspec.json.encode(choice.decided).decode()
+    return (choice.features, choice.feature_version, decided, choice.snapshot, choice.unit, choice.first_turn)
 
 
 def call_row(decision_id: str, n: int, call: UpstreamCall, received: float) -> Row:

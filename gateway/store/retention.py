@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from gateway.store.columns import COLUMNS, first_id
+from gateway.store.columns import DECISION, first_id
 
 Expire = Callable[[str, str, int], int]
 """(table, id, most) -> how many rows of decisions with a lesser id were deleted, at most so many."""
@@ -23,7 +23,7 @@ class Retention:
         self, keep_days: Mapping[str, float], *, batch: int = 1_000, every_s: float = 60.0, clock: Callable[[], float] = time.time
     ) -> None:
         longest = keep_days.get("decisions", float("inf"))
-        days = {table: min(keep_days.get(table, longest), longest) for table in COLUMNS}
+        days = {table: min(keep_days.get(table, longest), longest) for table in DECISION}
         self._keep_s = {table: kept * _DAY_S for table, kept in days.items() if kept != float("inf")}
         self._batch = batch
         self._every_s = every_s

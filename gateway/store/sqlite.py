@@ -55,9 +55,12 @@ class SqliteFile:
             connection.execute("BEGIN IMMEDIATE")
             for table, those in rows.items():
                 connection.executemany(_INSERT[table], those)
+            now = time.time()
             about = joining.said_of(rows.get("feedback", ()))
-            connection.executemany(joining.FORGET, [(id_,) for id_ in joining.too_late(about, time.time())])
+            connection.executemany(joining.FORGET, [(id_,) for id_ in joining.too_late(about, now)])
             connection.executemany(joining.OUTCOME, about)
+            news = sorted({*about, *joining.found_of(rows.get("outcomes", ()))})
+            connection.executemany(joining.LEARN, [(now, *each) for each in news])
             connection.execute("COMMIT")
         except _REFUSALS as error:
             if connection.in_transaction:

@@ -68,6 +68,10 @@ decisions = Table(
     Column("first_s", Double, comment="until the answer was at hand, or the first event of a stream"),
     Column("features", LargeBinary, comment="the vector that the policy saw, float32, little-endian"),
     Column("feature_version", Text),
+    Column("decided", Text, comment="JSON: what else was weighed"),
+    Column("snapshot", Integer, comment="version of what the policy had learnt; null: it does not learn"),
+    Column("unit", Text, comment="keyed hash of what stays together in an experiment"),
+    Column("first_turn", Boolean, comment="nothing of its conversation was decided before"),
     Index("decisions_by_time", "created", "id"),
     Index("decisions_by_tenant", "tenant", "created", "id"),
     Index("decisions_by_key", "key_name", "created", "id"),
@@ -134,6 +138,71 @@ contents = Table(
     Column("prompt", Text, nullable=False),
     Column("answer", Text, comment="null: there was none, or it was not collected"),
     Column("truncated", Boolean, nullable=False, comment="one of them was longer than is kept"),
+)
+
+to_learn = Table(
+    "to_learn",
+    metadata,
+    Column("decision_id", Text, nullable=False, comment="its row may not be there yet"),
+    Column("metric", Text, nullable=False),
+    Column("created", Double, nullable=False, comment="when it was last said; seconds since 1970"),
+    Column("due", Double, nullable=False, comment="when to look at it again, if it had to wait; seconds since 1970"),
+    PrimaryKeyConstraint("decision_id", "metric"),
+    Index("to_learn_by_due", "due", "decision_id"),
+)
+
+learned = Table(
+    "learned",
+    metadata,
+    Column("decision_id", Text, nullable=False),
+    Column("policy", Text, nullable=False, comment="VIRTUAL_MODEL/POLICY"),
+    Column("metric", Text, nullable=False),
+    Column("version", Integer, nullable=False, comment="of policy_states, since which it is known"),
+    Column("n", Integer, nullable=False, comment="place within that version"),
+    Column("quality", Double, comment="null: it was taken back"),
+    Column("weight", Double, nullable=False),
+    Column("before", Double, comment="what had been learnt until then; null: nothing"),
+    Column("weight_before", Double, nullable=False),
+    PrimaryKeyConstraint("decision_id", "policy", "metric", "version"),
+    Index("learned_by_version", "policy", "version", "n"),
+)
+
+to_retract = Table(
+    "to_retract",
+    metadata,
+    Column("decision_id", Text, nullable=False),
+    Column("policy", Text, nullable=False, comment="VIRTUAL_MODEL/POLICY"),
+    Column("metric", Text, nullable=False),
+    Column("plan", Text, nullable=False),
+    Column("features", LargeBinary),
+    Column("feature_version", Text),
+    Column("quality", Double, nullable=False, comment="as it was learnt"),
+    Column("weight", Double, nullable=False),
+    Column("propensity", Double, nullable=False),
+    Column("at", Double, nullable=False, comment="when it was decided; seconds since 1970"),
+    Column("cost_usd", Double),
+    Column("latency_s", Double, nullable=False),
+    Column("decided", Text, comment="as of decisions"),
+    Column("created", Double, nullable=False, comment="when it was erased; seconds since 1970"),
+    PrimaryKeyConstraint("decision_id", "policy", "metric"),
+)
+
+policy_states = Table(
+    "policy_states",
+    metadata,
+    Column("policy", Text, nullable=False, comment="VIRTUAL_MODEL/POLICY"),
+    Column("version", Integer, nullable=False, comment="1, 2, ..."),
+    Column("created", Double, nullable=False, comment="seconds since 1970"),
+    Column("kind", Text, nullable=False, comment="full"),
+    Column("config_hash", Text, nullable=False, comment="of who folded it"),
+    Column("plans", Text, nullable=False, comment="JSON array of names"),
+    Column("feature_version", Text, nullable=False, comment="names and sizes of the blocks that it reads: shape-1:24,static-1:64"),
+    Column("state", LargeBinary, nullable=False, comment="numpy's npz"),
+    Column("observations", BigInteger, nullable=False, comment="decisions that are in it"),
+    Column("data_from", Double, comment="when the first of them was decided; seconds since 1970"),
+    Column("data_to", Double, comment="when the last of them was decided; seconds since 1970"),
+    Column("note", Text, comment="why it is not the one before and what came since; null: it is"),
+    PrimaryKeyConstraint("policy", "version"),
 )
 
 keys = Table(

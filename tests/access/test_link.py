@@ -168,3 +168,34 @@ async def test_a_server_that_cannot_be_reached_shows_no_secret(tmp_path: Path) -
         await link.read(lambda session: session.now())
     assert "canary-pw" not in f"{caught.value} {caught.value.detail}"
     await link.close()
+
+
+async def test_a_turn_is_one_transaction_s_at_a_time(place: Place) -> None:
+    """Who finds it taken is told, and waits for nobody; in SQLite whoever comes second does not get so far."""
+    one, other = Link(place.location, 10), Link(place.location, 1)
+    taken, free = threading.Event(), threading.Event()
+
+    def holds(session: Session) -> bool:
+        mine = session.mine(7)
+        taken.set()
+        free.wait(10)
+        return mine
+
+    held = asyncio.create_task(one.run(holds))
+    await asyncio.to_thread(taken.wait, 10)
+    if isinstance(place, PostgresPlace):
+        assert await other.run(lambda session: (session.mine(7), session.mine(8))) == (False, True)
+    else:
+        with pytest.raises(StoreError):
+            await other.run(lambda session: session.mine(7))
+    free.set()
+    assert await held
+    assert await other.run(lambda session: session.mine(7))
+    for link in (one, other):
+        await link.close()
+
+
+async def test_bytes_come_back_as_they_were(link: Link, place: Place) -> None:
+    place.execute("CREATE TABLE things (n INTEGER, data " + ("BYTEA" if isinstance(place, PostgresPlace) else "BLOB") + ")")
+    await link.run(lambda session: session.run("INSERT INTO things VALUES (?, ?)", 1, b"\x00\xff?%s"))
+    assert await link.read(lambda session: [bytes(data) for (data,) in session.rows("SELECT data FROM things")]) == [b"\x00\xff?%s"]

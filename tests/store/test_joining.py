@@ -11,7 +11,7 @@ import pytest
 
 from gateway.store.columns import first_id
 from gateway.store.joining import GRACE_S, Orphans
-from gateway.store.writer import Item, Sink
+from gateway.store.writer import Item, Sink, StoreError
 from tests.store.making import decision, item
 from tests.support.stored import Place
 
@@ -134,6 +134,38 @@ def test_what_was_said_of_decisions_that_never_came_is_swept_out(sink: Sink, pla
     assert left == [4, 2, 1, 1]
     assert [row["decision_id"] for row in place.rows("feedback")] == [young[1]]
     assert [row[0] for row in outcomes(place)] == [young[1]]
+    assert to_learn(place) == [(young[1], "quality")]
+
+
+def to_learn(place: Place) -> list[tuple[str, str]]:
+    return sorted((row["decision_id"], row["metric"]) for row in place.rows("to_learn"))
+
+
+def test_what_is_said_is_to_be_learnt(sink: Sink, place: Place) -> None:
+    """Once for each decision and metric, by whichever source, whether the decision is there or not; what makes no outcome is not."""
+    found = item("outcomes", decision_id="b", metric="quality", source="judge", value=0.2)
+    sink.store([said("f1", 1.0), found, said("f2", None, decision_id="c"), said("f3", 1.0, decision_id=OLD)])
+    assert to_learn(place) == [(ID, "quality"), ("b", "quality")]
+    sink.store([decision(ID), said("f1", 1.0)])
+    assert to_learn(place) == [(ID, "quality"), ("b", "quality")]
+
+
+def test_what_is_said_again_is_to_be_learnt_at_once(sink: Sink, place: Place) -> None:
+    """Though what was said before had to wait for the decision."""
+    sink.store([said("f1", 1.0)])
+    place.execute("UPDATE to_learn SET due = 1e12, created = 0")
+    sink.store([said("f2", 0.5, at=NOW + 1)])
+    (row,) = place.rows("to_learn")
+    assert row["due"] == 0
+    assert row["created"] >= NOW
+
+
+def test_an_outcome_and_what_is_to_be_learnt_of_it_are_stored_together(sink: Sink, place: Place) -> None:
+    """Or neither: where the one cannot be stored, the other waits with it."""
+    place.execute("ALTER TABLE to_learn RENAME TO gone")
+    with pytest.raises(StoreError):
+        sink.store([said("f1", 1.0)])
+    assert outcomes(place) == []
 
 
 def test_a_sweep_of_nothing(sink: Sink, place: Place) -> None:

@@ -212,3 +212,4 @@ async def test_of_two_outcomes_the_newer_stays(asked: Database, place: stored.Pl
         ("feedback", 1.0, 1.0, 1.0),
         ("judge", 0.75, 0.5, 2.0),
     ]
+    assert [(row["decision_id"], row["metric"]) for row in place.rows("to_learn")] == [("a", "quality")]

@@ -66,6 +66,10 @@ async def test_a_chat(client: httpx.AsyncClient, place: Place, mock: MockBackend
         "learn": True,
         "features": None,
         "feature_version": None,
+        "decided": None,
+        "snapshot": None,
+        "unit": None,
+        "first_turn": None,
         "config_hash": (await client.get("/admin/config")).json()["hash"],
     }
     (call,) = await until_stored(place, 1, "calls")

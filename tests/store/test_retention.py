@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from gateway.store.columns import COLUMNS, first_id
+from gateway.store.columns import DECISION, first_id
 from gateway.store.retention import Retention
 
 DAY = 86_400.0
@@ -38,10 +38,10 @@ def limits(keep_days: Mapping[str, float]) -> dict[str, str]:
     [
         ({}, {}),
         ({"contents": 7.0}, {"contents": 7}),
-        ({"decisions": 30.0}, dict.fromkeys(COLUMNS, 30)),
-        ({"decisions": 30.0, "contents": 7.0}, {**dict.fromkeys(COLUMNS, 30), "contents": 7}),
-        ({"decisions": 30.0, "contents": 90.0}, dict.fromkeys(COLUMNS, 30)),
-        ({"decisions": 0.5}, dict.fromkeys(COLUMNS, 0.5)),
+        ({"decisions": 30.0}, dict.fromkeys(DECISION, 30)),
+        ({"decisions": 30.0, "contents": 7.0}, {**dict.fromkeys(DECISION, 30), "contents": 7}),
+        ({"decisions": 30.0, "contents": 90.0}, dict.fromkeys(DECISION, 30)),
+        ({"decisions": 0.5}, dict.fromkeys(DECISION, 0.5)),
     ],
 )
 def test_how_long_each_table_is_kept(keep_days: Mapping[str, float], days: Mapping[str, float]) -> None:
@@ -68,7 +68,7 @@ def test_it_goes_on_until_nothing_is_left(retention: Retention) -> None:
     deleting = Deleting({"decisions": 250, "calls": 100})
     steps(retention, deleting, 10)
     assert set(deleting.old.values()) == {0}
-    assert len(deleting.asked) == 3 * len(COLUMNS), "100, 100, 50 of the longest; then it rests"
+    assert len(deleting.asked) == 3 * len(DECISION), "100, 100, 50 of the longest; then it rests"
 
 
 def test_then_it_rests(retention: Retention, clock: list[float]) -> None:
@@ -76,8 +76,8 @@ def test_then_it_rests(retention: Retention, clock: list[float]) -> None:
     steps(retention, deleting, 3)
     clock[0] += 59.9
     steps(retention, deleting, 3)
-    assert len(deleting.asked) == len(COLUMNS)
+    assert len(deleting.asked) == len(DECISION)
     clock[0] += 0.1
     steps(retention, deleting, 3)
-    assert len(deleting.asked) == 2 * len(COLUMNS)
+    assert len(deleting.asked) == 2 * len(DECISION)
     assert deleting.asked[-1][1] == first_id(NOW + 60 - 10 * DAY)

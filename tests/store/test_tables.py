@@ -7,7 +7,7 @@ from sqlalchemy import Text
 from gateway.store.tables import metadata
 
 # What a text may be: an id, a hash, a name that a configuration gives or that is checked to be one, or one of a few words.
-IDS = {"id", "request_id", "decision_id", "session", "holder", "subject", "target"}
+IDS = {"id", "request_id", "decision_id", "session", "unit", "holder", "subject", "target"}
 HASHES = {"config_hash", "hash", "before_hash", "after_hash", "sha256"}
 NAMES = {
     "tenant",
@@ -25,7 +25,7 @@ NAMES = {
     "metric",
 }
 WORDS = {"outcome", "code", "purpose", "fault", "verdict", "source", "priority", "action", "kind"}
-JSON = {"tags", "scopes", "models", "detail"}
+JSON = {"tags", "scopes", "models", "detail", "decided", "plans"}
 
 
 def test_no_text_of_prompts_or_answers_has_a_place() -> None:
@@ -35,4 +35,5 @@ def test_no_text_of_prompts_or_answers_has_a_place() -> None:
         ("contents", "prompt"),
         ("contents", "answer"),
         ("config_versions", "text"),
+        ("policy_states", "note"),
     }
