@@ -32,9 +32,13 @@ from gateway.http.admin import backends as admin_backends
 from gateway.http.admin import config as admin_config
 from gateway.http.admin import decisions as admin_decisions
 from gateway.http.admin import keys as admin_keys
+from gateway.http.admin import policies as admin_policies
+from gateway.http.admin import policy_changes as admin_policy_changes
 from gateway.http.admin import versions as admin_versions
 from gateway.http.lane import Lane
 from gateway.http.request_ids import RequestIds
+from gateway.learning.evaluating import Evaluator
+from gateway.learning.learner import Learner
 from gateway.pool.backend import Backend
 from gateway.pool.http1 import Http1Transport
 from gateway.pool.probe import Prober
@@ -42,6 +46,8 @@ from gateway.pool.scrape import Scraper
 from gateway.pool.transport import Transport
 from gateway.reload import Engines, Reloader, state_of
 from gateway.serving.call import Receipt
+from gateway.serving.choice import Snapshot
+from gateway.serving.deciding import Deciding
 from gateway.serving.feedback import FeedbackBox
 from gateway.serving.idempotency import Idempotency
 from gateway.serving.ids import DecisionIds
@@ -96,7 +102,7 @@ def from_environment() -> App:
 
 
 class App:
-    """An ASGI application. `gateway`, `reloader` and `telemetry` exist while it runs.
+    """An ASGI application. `gateway`, `reloader`, `telemetry` and `learner` exist while it runs.
 
     api: FastAPI's part of it. in_front: what requests come to. clients: set by whoever serves it, how many connections there are.
     """
@@ -104,6 +110,7 @@ class App:
     gateway: Gateway
     reloader: Reloader
     telemetry: Telemetry
+    learner: Learner | None = None
     clients: Callable[[], int] | None = None
 
     def __init__(
@@ -134,6 +141,8 @@ class App:
             admin_audit.router,
             admin_keys.router,
             admin_decisions.router,
+            admin_policies.router,
+            admin_policy_changes.router,
         )
         errors.install(self.api, routers)
         for router in routers:
@@ -169,7 +178,7 @@ class App:
         database = _database(loaded.config.storage)
         self.telemetry = Telemetry(tracing(os.environ), self._snapshots)
         settled = _both(self.telemetry.settled, self._settled)
-        feedback = None if writer is None else FeedbackBox(writer.put)
+        feedback = None if writer is None else FeedbackBox(writer.put, self.telemetry.heard)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.telemetry.running())
             if writer is not None:  # before the rest, so that it ends after it: what still runs settles until then
@@ -193,6 +202,8 @@ class App:
                 settled=settled,
                 idempotency=Idempotency() if self._shared is None else Idempotency(claim=self._shared.claim),
                 limits=access.limits,
+                onward=self.telemetry.onward,
+                deciding=Deciding(pseudonym=pseudonym, encoder_s=loaded.config.learning.encoder_ms / 1e3),
             )
             engines: Engines
             if self._shared is None:
@@ -206,11 +217,17 @@ class App:
             scraper = Scraper(transport, group)
             stack.callback(scraper.stop)
 
+            self.learner = self._learner(loaded.config)
+            if self.learner is not None:
+                stack.push_async_callback(self.learner.close)
+
             def watched(backends: Iterable[Backend]) -> None:
                 known = tuple(backends)
                 prober.watch(known)
                 scraper.watch(known)
                 self.telemetry.follow(self.gateway.state)
+                if self.learner is not None:
+                    self.learner.follow(self.gateway.state)
 
             watched(self.gateway.state.backends.values())
             self.reloader = Reloader(self._read, loaded, self.gateway, ports, watched, engines, group, administration.versions.took)
@@ -219,6 +236,9 @@ class App:
             self.telemetry.look_at(self._sources(writer, transport))
             await stack.enter_async_context(access.running(self._take_up_keys))
             await self.reloader.discover(_DISCOVERY_S)
+            if self.learner is not None:
+                learning = group.create_task(self.learner.run(), name="learning")
+                stack.callback(learning.cancel)
             reloads = group.create_task(self.reloader.run(), name="reloads")
             stack.callback(reloads.cancel)
             if loaded.config.server.watch:
@@ -242,6 +262,8 @@ class App:
                 "trail": administration.trail,
                 "replacer": Replacer(lambda: self.reloader.loaded, self.reloader.problems, crew.reload, administration.versions.coming),
                 "telemetry": self.telemetry,
+                "learner": self.learner,
+                "evaluator": Evaluator(),
             }
 
     def _access(self, config: Config) -> Access:
@@ -250,6 +272,13 @@ class App:
             location = self._shared.location
         several = isinstance(location, PostgresUrl) or self._shared is not None or config.server.workers > 1
         return Access(location, shared=several, grace_s=config.storage.keys_grace_s)
+
+    def _learner(self, config: Config) -> Learner | None:
+        location = located(config.storage.url)
+        return None if location is None else Learner(location, self._take_up_snapshots, every_s=config.learning.every_s)
+
+    def _take_up_snapshots(self, snapshots: Mapping[str, Snapshot]) -> None:
+        self.gateway.deciding.snapshots = snapshots
 
     def _take_up_keys(self, keys: Sequence[StoredKey]) -> None:
         self.gateway.state = self.gateway.state.with_stored(keys)
@@ -262,6 +291,7 @@ class App:
             rows=writer,
             clients=self.clients,
             backends=(lambda: transport.connections) if isinstance(transport, Http1Transport) else None,
+            learner=self.learner,
         )
 
 

@@ -12,23 +12,29 @@ import importlib.util
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from functools import partial
 
 from gateway.config.check_engines import check_engines
+from gateway.config.plans import plans_of, policy_specs
 from gateway.config.problems import Finding, did_you_mean
-from gateway.config.schema import Config, Key, Model, Policy, VirtualModel
+from gateway.config.schema import Config, Key, Model, VirtualModel
 from gateway.store.urls import PostgresUrl, located
 from policies import registry
+from policies.encoders import Encoders
+from policies.values.plan import Plan
 
-PolicyProblems = Callable[[str, Mapping[str, Any], Sequence[str]], list[str]]
-"""(type, params, plans) -> what is wrong with such a policy for a virtual model with these plans, a sentence each."""
+PolicyProblems = Callable[[str, registry.Specs, Sequence[Plan], str], list[str]]
+"""(name, all policies, plans, baseline) -> what is wrong with that policy for a virtual model with these plans, a sentence each."""
 
 _EMPTY_DIGEST = hashlib.sha256(b"").hexdigest()
 
 
-def check(config: Config, policy_problems: PolicyProblems = registry.problems) -> list[Finding]:
+def check(config: Config, policy_problems: PolicyProblems | None = None) -> list[Finding]:
     """Everything that is wrong with `config`; looks at the files that it names, and at nothing else."""
     names = _Names.of(config)
+    if policy_problems is None:
+        encoders = Encoders()
+        policy_problems = partial(registry.problems, encoder=encoders)
     return [
         *check_engines(config),
         *_models(config, names),
@@ -136,21 +142,22 @@ def _chain(name: str, names: _Names) -> str:
 def _policies(config: Config, policy_problems: PolicyProblems) -> Iterator[Finding]:
     if "fixed" in config.policies and config.policies["fixed"].type != "fixed":
         yield Finding(("policies", "fixed"), "`fixed` is built in: give this policy another name", about_key=True)
+    specs = policy_specs(config)
+    named = {each for spec in specs.values() for wrapper in spec.wrappers if isinstance(each := wrapper.get("policy"), str)}
     for name, policy in config.policies.items():
         users = {model: virtual for model, virtual in config.virtual_models.items() if virtual.policy == name}
         if not users:
-            yield Finding(("policies", name), "no virtual model uses this policy", "warning", about_key=True)
-            yield from _unused(name, policy, policy_problems)
+            if name not in named:
+                yield Finding(("policies", name), "no virtual model uses this policy", "warning", about_key=True)
+            if policy.type not in registry.ALGORITHMS:  # without plans to compare with, only that is certainly wrong
+                for problem in policy_problems(name, specs, (), ""):
+                    yield Finding(("policies", name), problem, about_key=True)
         for model, virtual in users.items():
-            for problem in policy_problems(policy.type, policy.params, list(virtual.plans)):
+            plans = plans_of(virtual)
+            if virtual.baseline is not None and virtual.baseline not in virtual.plans:
+                continue  # which is told of elsewhere
+            for problem in policy_problems(name, specs, plans, virtual.baseline or plans[0].name):
                 yield Finding(("policies", name), f"for virtual model `{model}`: {problem}", about_key=True)
-
-
-def _unused(name: str, policy: Policy, policy_problems: PolicyProblems) -> Iterator[Finding]:
-    """Without plans to compare with, only an unknown type is certainly wrong."""
-    if policy.type not in registry.ALGORITHMS:
-        for problem in policy_problems(policy.type, policy.params, []):
-            yield Finding(("policies", name), problem, about_key=True)
 
 
 def _virtual(name: str, virtual: VirtualModel, config: Config, names: _Names) -> Iterator[Finding]:

@@ -154,6 +154,9 @@ class Backend(Section):
     weight: float = Field(1.0, gt=0, le=1_000, description="Share of the load, relative to other backends of the same model.")
     timeouts: Timeouts = Field(Timeouts(), description="Bounds of one call to this engine.")
     breaker: BreakerSpec = Field(BreakerSpec(), description="When it is left alone after faults.")
+    on_change: Literal["leave_out", "warn"] = Field(
+        "leave_out", description="When another model than at first answers for a name: it gets no calls for it, or goes on with a warning."
+    )
     enabled: bool = Field(True, description="Whether it gets calls; those that run go on.")
     forward_headers: list[Annotated[str, Field(pattern=_HEADER)]] = Field(
         [], description="Headers of the client's request that go on to the engine."
@@ -255,10 +258,19 @@ class Model(Section):
 class Policy(Section):
     """A routing policy: its algorithm and that algorithm's parameters."""
 
-    type: str = Field(min_length=1, description="The algorithm: `fixed` or `weighted`.")
-    params: dict[str, Any] = Field({}, description="The algorithm's parameters. `weighted`: `weights`, plan -> number.")
-    floor: float = Field(0.0, ge=0, lt=1, description="Total share of requests drawn evenly over all plans, whatever the algorithm says.")
+    type: str = Field(
+        min_length=1,
+        description="The algorithm: `fixed`, `random`, `weighted`, `best_single`, `length`, `neighbors`, `rules`, `linucb` or `thompson`.",
+    )
+    params: dict[str, Any] = Field({}, description="The algorithm's parameters; docs/routing.md names them.")
+    floor: float = Field(
+        0.0, ge=0, lt=1, description="Total share of requests drawn evenly over the plans that may serve, whatever the algorithm says."
+    )
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of the draws.")
+    wrappers: list[dict[str, Any]] = Field(
+        [],
+        description="What is put around it, the innermost first: each a `type` (`sticky`, `shadow`, `canary`, `frozen`, `safe`), and more.",
+    )
 
 
 class PlanSpec(Section):
@@ -266,12 +278,35 @@ class PlanSpec(Section):
 
     model: Name = Field(description="The real model that runs it.")
     strategy: Literal["single"] = Field("single", description="How it is decoded: `single` is one plain call.")
+    reasoning: Literal["off", "low", "medium", "high"] | None = Field(
+        None, description="How much the model thinks, where it can be told. Default: as it does by itself."
+    )
+    budget_tokens: int | None = Field(None, ge=1, description="Most tokens that it may sample. Default: as the request says.")
 
 
 class Caps(Section):
     """The operator's bounds; they win over whatever a client asks for."""
 
     deadline_ms: int | None = Field(None, ge=1, description="Longest time a request may take, in milliseconds.")
+    max_cost: float | None = Field(None, gt=0, description="Most that a request may cost, in USD; answers are cut to what that pays for.")
+
+
+class Preference(Section):
+    """How much quality, cost and latency count: numbers from 0, of which only the proportions matter.
+
+    The dearest plan gives up `cost / quality` of a right answer for its price, the slowest `latency / quality` for its time.
+    """
+
+    quality: float = Field(0.9, gt=0, description="A right answer.")
+    cost: float = Field(0.08, ge=0, description="What the dearest plan costs for this request.")
+    latency: float = Field(0.02, ge=0, description="How long the slowest plan takes for this request.")
+
+
+class Worth(Section):
+    """What money and time are worth, in right answers; in place of `preference`, for who knows it."""
+
+    cost: float = Field(0.0, ge=0, description="Right answers per USD: 100 where one is worth a cent.")
+    latency: float = Field(0.0, ge=0, description="Right answers per second of waiting.")
 
 
 class VirtualModel(Section):
@@ -279,9 +314,13 @@ class VirtualModel(Section):
 
     policy: str = Field(min_length=1, description="A name in `policies`, or `fixed` (one plan, always).")
     plans: dict[Name, PlanSpec] = Field(min_length=1, description="The ways to run a request, by name.")
-    baseline: str | None = Field(None, description="The plan that is used when the policy cannot decide.")
+    baseline: str | None = Field(
+        None, description="The plan that serves when the policy cannot decide, and that a policy must not fall behind. Default: the first."
+    )
     timeouts: OwnTimeouts = Field(OwnTimeouts(), description="Bounds of one call for this model, in place of the real model's.")
     caps: Caps = Field(Caps(), description="The operator's bounds.")
+    preference: Preference = Field(Preference(), description="What counts how much, where a request does not say.")
+    prices: Worth | None = Field(None, description="What money and time are worth, instead of `preference`.")
 
 
 class Rules(Section):
@@ -352,6 +391,15 @@ class Feedback(Section):
     )
 
 
+class Learning(Section):
+    """How policies learn from outcomes."""
+
+    encoder_ms: float = Field(
+        20.0, gt=0, le=10_000, description="How long a request waits for slow features; then its baseline plan serves, in milliseconds."
+    )
+    every_s: float = Field(0.2, gt=0, le=60, description="How often outcomes are looked for, in seconds.")
+
+
 class Contents(Section):
     """Prompts and answers, which are kept only on demand."""
 
@@ -408,4 +456,5 @@ class Config(Section):
     limits: Limits = Field(Limits(), description="What callers may use.")
     feedback: Feedback = Field(Feedback(), description="What callers say of answers.")
     storage: Storage = Field(Storage(), description="Where decisions are kept.")
+    learning: Learning = Field(Learning(), description="How policies learn from outcomes.")
     telemetry: Telemetry = Field(Telemetry(), description="What can be seen of the gateway.")

@@ -143,6 +143,15 @@ def find(root: Node, loc: Loc) -> Node | None:
     return node
 
 
+def plain(node: Node) -> Any:
+    """The node as what JSON can hold; references stand in it as they are written."""
+    if isinstance(node, Scalar):
+        return resolve(node.text) if node.plain else node.text
+    if isinstance(node, Items):
+        return [plain(each) for each in node.nodes]
+    return {name: plain(each) for name, (_, each) in node.pairs.items()}
+
+
 @dataclass(slots=True)
 class _Frame:
     """A list or mapping being built."""

@@ -31,6 +31,16 @@ _USAGE: Final[Mapping[str, Any]] = {
     ),
     "description": "Empty: not known.",
 }
+_ESTIMATE: Final[Mapping[str, Any]] = shape(
+    {
+        "quality": nullable(NUMBER, "0 to 1; null: the policy does not estimate any."),
+        "quality_low": nullable(NUMBER, "Lower end of an interval around it."),
+        "quality_high": nullable(NUMBER, "Upper end."),
+        "cost": {**NUMBER, "description": "USD."},
+        "latency_s": {**NUMBER, "description": "Seconds."},
+        "score": nullable(NUMBER, "What is compared: quality less what cost and latency are worth, and the policy's own bonus."),
+    }
+)
 _CANDIDATE: Final[Mapping[str, Any]] = shape(
     {
         "plan": nullable(STRING, "null: a real model was asked for."),
@@ -38,7 +48,7 @@ _CANDIDATE: Final[Mapping[str, Any]] = shape(
         "reasoning": nullable(STRING, "How hard it is to think; null: as the model does."),
         "strategy": STRING,
         "budget_tokens": nullable(INTEGER, "null: it has no budget."),
-        "estimate": nullable(_OBJECT, "null: nothing was estimated."),
+        "estimate": nullable(_ESTIMATE, "null: a real model was asked for, or the configuration that knew is not in use any more."),
         "propensity": {**NUMBER, "description": "With which it was drawn."},
     }
 )
@@ -86,7 +96,9 @@ _DECISION: Final[Mapping[str, Any]] = shape(
         "candidates": {"type": "array", "items": _CANDIDATE},
         "excluded": {"type": "array", "items": shape({"plan": STRING, "reason": STRING})},
         "prices": {"type": "object", "additionalProperties": NUMBER},
-        "runner_up_price": nullable(NUMBER, "At which the second best would have won; null: nothing was priced."),
+        "runner_up_price": nullable(NUMBER, "Of a USD, in quality: at which the best other plan would score as high; null: none."),
+        "shadow": {"type": "object", "additionalProperties": STRING, "description": "Policy in the shadow -> the plan it would choose."},
+        "fallback": nullable(STRING, "Why the baseline served although no policy chose it; null: one did."),
         "chosen": nullable(STRING, "The plan; null: a real model was asked for."),
         "calls": {"type": "array", "items": _CALL},
         "strategy_candidates": {"type": "array", "items": _OBJECT},

@@ -140,7 +140,10 @@ async def ready(request: Request) -> JSONResponse:
         degraded.append("storage: decisions wait, some were dropped" if writer.dropped else "storage: decisions wait")
     access: Access = request.scope["state"]["access"]
     degraded += access.troubles
-    left_out = {public for backend in gateway.state.backends.values() for public in backend.strangers}
+    backends = gateway.state.backends.values()
+    left_out = {public for backend in backends for public in backend.strangers}
     degraded += [f"another model answers where `{name}` should: a backend is left out" for name in sorted(left_out)]
+    kept = {public for backend in backends for public in backend.changed.keys() - backend.strangers.keys()}
+    degraded += [f"another model answers where `{name}` should: a backend goes on all the same" for name in sorted(kept)]
     body: dict[str, Any] = {"status": "ready" if not waiting else "waiting", "reasons": waiting, "degraded": degraded}
     return JSONResponse(body, 200 if not waiting else 503)

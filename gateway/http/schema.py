@@ -208,10 +208,15 @@ _BACKEND = _object(
         "engine": _STRING,
         "url": _STRING,
         "models": {"type": "object", "additionalProperties": _STRING, "description": "Public name -> the engine's own."},
+        "changed": {
+            "type": "object",
+            "additionalProperties": _STRING,
+            "description": "Models for which another one than at first answers there; and how that shows.",
+        },
         "left_out": {
             "type": "object",
             "additionalProperties": _STRING,
-            "description": "Models that it gets no calls for, because another one than at first answers there; and how that shows.",
+            "description": "Those of them that it gets no calls for.",
         },
         "weight": {"type": "number"},
         "state": {"enum": [*STATES, "off"], "description": "off: `enabled: false` in the configuration."},

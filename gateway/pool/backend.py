@@ -91,9 +91,14 @@ class Backend:
         self.former = tuple(each for each in (*old.former, old) if each.in_flight)
 
     @property
-    def strangers(self) -> Mapping[str, str]:
-        """The models that it does not serve because another one than at first answers: public name -> why."""
+    def changed(self) -> Mapping[str, str]:
+        """The models for which another one than at first answers: public name -> why."""
         return self.fingerprints.strangers
+
+    @property
+    def strangers(self) -> Mapping[str, str]:
+        """Those of `changed` that it does not serve for that: all, or, where the operator only wants to be warned, none."""
+        return self.fingerprints.strangers if self.spec.on_change == "leave_out" else {}
 
     @property
     def probe_age_s(self) -> float | None:

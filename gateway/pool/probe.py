@@ -88,12 +88,17 @@ async def _body(upstream: Upstream) -> bytes:
 
 def _take(backend: Backend, cards: list[ModelInfo]) -> None:
     backend.cards = {card.id: card for card in cards}
-    before = backend.strangers
+    before = backend.changed
     backend.fingerprints.see(backend.adapter, backend.models, cards)
-    for public, why in backend.strangers.items():
-        if public not in before:
+    left_out = backend.strangers
+    for public, why in backend.changed.items():
+        if public in before:
+            continue
+        if public in left_out:
             log.warning("backend %s does not serve %s any longer: %s", backend.name, public, why)
-    for public in before.keys() - backend.strangers.keys():
+        else:
+            log.warning("backend %s serves %s with another model than at first: %s", backend.name, public, why)
+    for public in before.keys() - backend.changed.keys():
         log.info("backend %s serves %s again", backend.name, public)
 
 

@@ -66,7 +66,7 @@ class Replicas:
         while the load allows it. salt: what keeps equal prompts apart in the engine's cache.
         """
         public = self._public
-        serving = [each for each in self.backends if each.serves and public not in each.fingerprints.strangers]
+        serving = [each for each in self.backends if each.serves and public not in each.strangers]
         live = [each for each in serving if each.name not in tried and each.breaker.admits()]
         # Those that have answered before those that may still be starting.
         live = [each for each in live if each.answered] or live

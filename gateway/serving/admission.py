@@ -130,6 +130,11 @@ class Admission:
         self._serve()
 
     @property
+    def slots(self) -> int:
+        """Calls that may run at once."""
+        return self._slots
+
+    @property
     def running(self) -> int:
         """How many hold a slot."""
         return self._running

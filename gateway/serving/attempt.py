@@ -14,7 +14,7 @@ from gateway.pool.backend import Backend
 from gateway.pool.breaker import Fault, fault_of
 from gateway.pool.transport import Broken, ConnectFailed, TimedOut, Transport, TransportError, Upstream
 from gateway.serving.begun import Begun
-from gateway.serving.call import Call, Receipt, UpstreamCall
+from gateway.serving.call import Receipt, UpstreamCall
 from gateway.serving.errand import Errand
 from gateway.serving.exchange import Exchange
 from gateway.serving.patience import DeadlinePassed, Patience
@@ -47,15 +47,15 @@ async def attempt(
         refuse_keys_in_another_case(errand.body)
     limits = model.limits[backend.name]
     name = backend.models[model.public]
-    body, target = errand.body_for(name), errand.target_for(name)
+    body, target = errand.body_for(name, backend.adapter.name), errand.target_for(name)
     first_s = limits.first_byte_s if errand.idle_s is None else min(errand.idle_s, limits.first_byte_s)
-    call = UpstreamCall(backend.name, model.public, time.perf_counter(), rates=model.rates)
+    call = UpstreamCall(backend.name, model.public, time.perf_counter(), rates=model.rates, others=backend.in_flight)
     receipt.calls.append(call)
     begun: Begun | Failure | None = None
     exchange = Exchange(backend, call, limits, patience, errand.idle_s)
     try:
         with patience.within(first_s):
-            upstream = await _send(transport, backend, errand.call, target, body, limits.connect_s, receipt)
+            upstream = await _send(transport, backend, errand, target, body, limits.connect_s, receipt)
         backend.answered = True
         begun = await _answer(upstream, exchange, errand, first_s)
         if errand.ask_usage and isinstance(begun, Begun) and begun.status in (400, 422) and _usage_refused(backend, begun):
@@ -78,9 +78,12 @@ async def attempt(
 
 
 async def _send(
-    transport: Transport, backend: Backend, call: Call, target: str, body: bytes, connect_s: float, receipt: Receipt
+    transport: Transport, backend: Backend, errand: Errand, target: str, body: bytes, connect_s: float, receipt: Receipt
 ) -> Upstream:
+    call = errand.call
     headers = wire_headers.forwarded(call.headers, backend.forward)
+    if errand.onward is not None:  # before anything is waited for: the newest call is this one
+        headers = errand.onward(headers, receipt)
     headers += ((b"x-request-id", receipt.decision_id.encode()), (b"accept-encoding", b"identity"))
     if backend.authorization is not None:
         headers.append((b"authorization", backend.authorization))
@@ -120,6 +123,7 @@ async def _answer(upstream: Upstream, exchange: Exchange, errand: Errand, first_
         stream = EventStream(exchange, StreamRelay(strip_usage=errand.ask_usage, needs_done=errand.openai), errand.prompt_bytes)
         await stream.begin(first_s)
         exchange.began_well()
+        call.streamed = True
         call.first = time.perf_counter()
         headers = [header for header in headers if header[0] not in _OURS_IN_SSE]
         headers += SSE_HEADERS

@@ -12,6 +12,7 @@ from gateway.access.keys import Principal
 from gateway.access.limits import Permit
 from gateway.pool.breaker import Fault
 from gateway.serving.admission import Slot
+from gateway.serving.choice import Choice
 from gateway.wire.errors import ApiError, Header
 from gateway.wire.usage import Rates, Usage
 
@@ -42,7 +43,7 @@ class UpstreamCall(msgspec.Struct):
 
     model: its public name. first: when the answer was at hand, its first event if it is a stream. outcome: None while it runs; `cancelled`:
     nobody wanted it any more. fault: what the breaker was told. estimated: `usage` was counted here, for the backend never told. rates: of
-    the model.
+    the model. others: of our own calls, that ran there when it began. streamed: its answer is a stream.
     """
 
     backend: str
@@ -57,6 +58,8 @@ class UpstreamCall(msgspec.Struct):
     usage: Usage | None = None
     estimated: bool = False
     rates: Rates = Rates()
+    others: int = 0
+    streamed: bool = False
 
 
 class Words(msgspec.Struct):
@@ -81,7 +84,7 @@ class Receipt(msgspec.Struct):
     """What is known of a request so far; owned by that request alone.
 
     call: the request's head. code: of the error that the gateway answered with. plan: which a virtual model's policy drew; explored: it was
-    not the one that the policy likes best; probabilities: of all its plans, in order. session: the caller's own, as it came. tags: the
+    not the one that the policy likes best; choice: what it was drawn from. session: the caller's own, as it came. tags: the
     caller's, and over them its key's. learn: whether policies may learn from it. dry_run: nothing is called, and nothing kept or counted.
     permit: what it has of its caller's limits; None: there are none.
     """
@@ -99,7 +102,7 @@ class Receipt(msgspec.Struct):
     strategy: str = "single"
     propensity: float = 1.0
     explored: bool = False
-    probabilities: tuple[float, ...] = (1.0,)
+    choice: Choice | None = None
     attempts: int = 0
     calls: list[UpstreamCall] = []
     clipped: list[str] = []

@@ -5,17 +5,15 @@ What nobody estimated, excluded or priced is null or empty in it, never made up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from gateway.serving.call import Receipt
+from gateway.serving.choice import Decided
 from gateway.serving.ids import minted_at
 from gateway.serving.state import RealModel, State, VirtualModel
 from gateway.store.queries import Found, Record
-from gateway.wire.errors import ApiError
-from policies.draw import draw
 
 Told = dict[str, Any]
 
@@ -23,10 +21,14 @@ Told = dict[str, Any]
 def of_receipt(state: State, receipt: Receipt) -> Told:
     """What was decided for a request, of which nothing has been carried out."""
     route = state.names.get(receipt.requested_model or "")
+    choice = receipt.choice
     return {
         **_head(receipt.decision_id, minted_at(receipt.decision_id), receipt.requested_model, receipt.policy, receipt.config_hash),
+        **(_weighed(route, choice.decided, choice.plan.name) if choice is not None else {}),
         "dry_run": True,
-        "candidates": [] if route is None else _candidates(route, receipt.probabilities),
+        "snapshot": None if choice is None or not choice.snapshot else str(choice.snapshot),
+        "feature_version": None if choice is None else choice.feature_version,
+        **({"candidates": _alone(route)} if choice is None else {}),
         "chosen": receipt.plan,
         "propensity": receipt.propensity,
         "explored": receipt.explored,
@@ -52,7 +54,7 @@ def of_record(state: State, found: Found) -> Told:
         **_head(row["id"], row["created"], row["requested_model"], row["policy"], row["config_hash"]),
         "policy": {"name": row["policy"], "version": row["policy_version"]},
         "feature_version": row["feature_version"],
-        "candidates": _known_candidates(state, row),
+        **_known(state, row),
         "chosen": row["plan"],
         "propensity": row["propensity"],
         "explored": bool(row["explored"]),
@@ -94,18 +96,64 @@ def _head(id_: str, created: float, requested: str | None, policy: str, config_h
         "config_hash": config_hash,
         "snapshot": None,
         "feature_version": None,
+        "candidates": [],
         "excluded": [],
         "prices": {},
         "runner_up_price": None,
+        "shadow": {},
+        "fallback": None,
         "strategy_candidates": [],
     }
 
 
-def _candidates(route: RealModel | VirtualModel, probabilities: Sequence[float]) -> list[Told]:
-    if isinstance(route, RealModel):
-        return [_candidate(None, route.public, "single", 1.0)]
-    each = zip(route.plans, route.models, probabilities, strict=True)
-    return [_candidate(plan.name, model.public, plan.strategy, propensity) for plan, model, propensity in each]
+def _alone(route: RealModel | VirtualModel | None) -> list[Told]:
+    """A real model is its own only candidate."""
+    return [_candidate(None, route.public, "single", 1.0)] if isinstance(route, RealModel) else []
+
+
+def _weighed(route: RealModel | VirtualModel | None, decided: Decided, chosen: str | None) -> Told:
+    """Candidates, exclusions and prices of a decision that a policy made."""
+    plans = {plan.name: plan for plan in route.plans} if isinstance(route, VirtualModel) else {}
+    candidates = []
+    for each in decided.candidates:
+        plan = plans.get(each.plan)
+        told = _candidate(each.plan, None, "single", each.probability)
+        if plan is not None:
+            told |= {"model": plan.model, "strategy": plan.strategy, "reasoning": plan.reasoning, "budget_tokens": plan.budget_tokens}
+        told["estimate"] = {
+            "quality": each.quality,
+            "quality_low": each.low,
+            "quality_high": each.high,
+            "cost": each.cost,
+            "latency_s": each.latency,
+            "score": each.score,
+        }
+        candidates.append(told)
+    prices = decided.prices
+    return {
+        "candidates": candidates,
+        "excluded": [{"plan": each.plan, "reason": each.reason} for each in decided.excluded],
+        "prices": {"cost": prices.cost, "latency": prices.latency, **prices.parts},
+        "runner_up_price": runner_up_price(decided, chosen),
+        "shadow": dict(decided.shadow),
+        "fallback": decided.fallback,
+    }
+
+
+def runner_up_price(decided: Decided, chosen: str | None) -> float | None:
+    """The price of a USD, in quality, at which the best of the others would have scored as high as the chosen plan; None: at none.
+
+    s_1 - (l - l0) c_1 = s_2 - (l - l0) c_2    <=>    l = l0 + (s_1 - s_2) / (c_1 - c_2),    s: score at the price l0, c: expected cost
+    """
+    one = next((each for each in decided.candidates if each.plan == chosen), None)
+    others = [each for each in decided.candidates if each.plan != chosen]
+    if one is None or not others:
+        return None
+    two = max(others, key=lambda each: each.score or 0.0)
+    if one.score is None or two.score is None or one.cost == two.cost:
+        return None
+    price = decided.prices.cost + (one.score - two.score) / (one.cost - two.cost)
+    return price if price >= 0 else None
 
 
 def _candidate(plan: str | None, model: str | None, strategy: str, propensity: float) -> Told:
@@ -120,24 +168,16 @@ def _candidate(plan: str | None, model: str | None, strategy: str, propensity: f
     }
 
 
-def _known_candidates(state: State, row: Record) -> list[Told]:
-    """All of them, where the configuration that decided is still in use: the draw is done again. Else the one that was drawn."""
+def _known(state: State, row: Record) -> Told:
+    """What was weighed, as the row has it."""
     route = state.names.get(row["requested_model"] or "") if row["config_hash"] == state.hash else None
-    chosen = [_candidate(row["plan"], None, row["strategy"], row["propensity"])]
-    if row["policy"] == "none":  # it asked for a real model, or it never came to a decision
-        if row["attempts"] == 0:
-            return []
-        return _candidates(route, (1.0,)) if isinstance(route, RealModel) else chosen
-    if not isinstance(route, VirtualModel):
-        return chosen
-    try:
-        policy = route.policy if row["policy"] == route.policy.name else state.policy_for(route, row["policy"])
-    except ApiError:
-        return chosen
-    again = draw(policy.propensities(route.plans), policy.floor, row["id"], policy.seed)
-    if (route.plans[again.chosen].name, again.propensity) != (row["plan"], row["propensity"]):
-        return chosen
-    return _candidates(route, again.probabilities)
+    if row["decided"] is not None:
+        decided = msgspec.json.decode(row["decided"], type=Decided)
+        snapshot = row["snapshot"]
+        return _weighed(route, decided, row["plan"]) | {"snapshot": None if not snapshot else str(snapshot)}
+    if row["policy"] == "none" and row["attempts"] == 0:  # it never came to a decision
+        return {}
+    return {"candidates": _alone(route) or [_candidate(row["plan"], None, row["strategy"], row["propensity"])]}
 
 
 def _call(row: Record) -> Told:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from urllib.parse import quote
 
 import msgspec
 
-from gateway.serving.call import Call
-from gateway.wire.request import Fields, rewrite
+from gateway.engines.reasoning import reasoning_members
+from gateway.serving.call import Call, Receipt
+from gateway.serving.choice import Choice
+from gateway.wire.errors import Header
+from gateway.wire.request import Fields, rewrite, with_members
 
+# Where `max_tokens` bounds the answer.
+_WRITING = frozenset(("/v1/chat/completions", "/v1/completions"))
 _MODEL_IN_QUERY = re.compile(rb"(?<![^&])model=[^&]*")
+
+Onward = Callable[[Sequence[Header], Receipt], list[Header]]
+"""The headers of a request's newest call, as they name its place in a trace."""
 
 
 class Errand(msgspec.Struct, frozen=True):
@@ -19,7 +28,8 @@ class Errand(msgspec.Struct, frozen=True):
     fields: what was read of the body. form: where a form's `model` stands. ask_usage: ask for the usage chunk, and strip it. openai: the
     path speaks OpenAI's completion formats (JSON answers, streams that end with `[DONE]`). may_stand_in: another model's answer would do,
     for what is asked for is text; vectors and scores of another model would silently spoil what the caller has of this one. idle_s: the
-    longest silence the caller bears.
+    longest silence the caller bears. onward: what is done to the headers of each call; None: the caller's trace goes on as it came.
+    choice: the plan that a policy chose; None: a real model was asked for.
     """
 
     call: Call
@@ -31,6 +41,8 @@ class Errand(msgspec.Struct, frozen=True):
     may_stand_in: bool
     idle_s: float | None
     session: str | None = None
+    onward: Onward | None = None
+    choice: Choice | None = None
 
     @property
     def prompt(self) -> memoryview:
@@ -47,14 +59,33 @@ class Errand(msgspec.Struct, frozen=True):
         """What keeps equal prompts apart in an engine's cache."""
         return bytes(self.fields.cache_salt)
 
-    def body_for(self, backend_model: str) -> bytes:
-        """The body as it goes to a backend that knows the model by that name."""
+    def body_for(self, backend_model: str, engine: str) -> bytes:
+        """The body as it goes to a backend that knows the model by that name. engine: as its adapter is called."""
         model = None if backend_model == self.fields.model else backend_model
         if self.form is not None:
             return self.body if model is None else self.body[: self.form[0]] + model.encode() + self.body[self.form[1] :]
-        if not self.body or (model is None and not self.ask_usage and not len(bytes(self.fields.trilemma))):
-            return self.body
-        return rewrite(self.body, self.fields, model=model, ask_usage=self.ask_usage)
+        body = self.body
+        if body and (model is not None or self.ask_usage or len(bytes(self.fields.trilemma))):
+            body = rewrite(body, self.fields, model=model, ask_usage=self.ask_usage)
+        changes = self._planned(engine) if self.choice is not None and body else None
+        return with_members(body, changes) if changes else body
+
+    def _planned(self, engine: str) -> dict[str, bytes]:
+        """What the chosen plan says of the answer: how long it may be, how much the model thinks. What the caller set by itself stays."""
+        choice, fields = self.choice, self.fields
+        found: dict[str, bytes] = {}
+        if choice is None or self.call.path not in _WRITING:
+            return found
+        if choice.most is not None:
+            name, asked = ("max_tokens", fields.max_tokens)
+            if fields.max_completion_tokens is not None:
+                name, asked = ("max_completion_tokens", fields.max_completion_tokens)
+            if asked is None or asked < 0 or asked > choice.most:
+                found[name] = b"%d" % choice.most
+        told = len(bytes(fields.reasoning_effort)) or len(bytes(fields.chat_template_kwargs))
+        if choice.reasoning is not None and not told and self.call.path == "/v1/chat/completions":
+            found.update(reasoning_members(engine, choice.reasoning))
+        return found
 
     def target_for(self, backend_model: str) -> str:
         """Path and query; where the model is named in the query, by the backend's name for it."""

@@ -22,7 +22,9 @@ from gateway.wire.errors import ApiError, retry_after
 
 Status = Literal["joined", "pending", "duplicate"]
 Put = Callable[[str, Row], bool]
+Heard = Callable[["Said"], None]
 
+QUALITY: Final = "quality"
 VERDICTS: Final[Mapping[str, float]] = {"good_fit": 1.0, "overprovisioned": 1.0, "underpowered": 0.0, "failed": 0.0}
 """Each as a value of the metric `quality`: whether the answer was good enough. That less would have done is no fault of the answer."""
 
@@ -67,7 +69,7 @@ def said(fields: Mapping[str, Any]) -> Said:
             raise _wrong("verdict", "does not go with `metric` and `value`")
         if not isinstance(verdict, str) or verdict not in VERDICTS:
             raise _wrong("verdict", f"should be one of {', '.join(VERDICTS)}")
-        return Said(decision_id, "quality", VERDICTS[verdict], verdict, feedback_id)
+        return Said(decision_id, QUALITY, VERDICTS[verdict], verdict, feedback_id)
     if not (isinstance(metric, str) and _METRIC.fullmatch(metric)):
         raise _wrong("metric", "should be a name of up to 64 letters, digits and . _ -; or give a `verdict`")
     value = fields.get("value")
@@ -77,10 +79,17 @@ def said(fields: Mapping[str, Any]) -> Said:
 
 
 class FeedbackBox:
-    """put: see Writer.put. clock: seconds, never back. now: seconds since 1970."""
+    """put: see Writer.put. heard: told of what is taken, once. clock: seconds, never back. now: seconds since 1970."""
 
-    def __init__(self, put: Put, clock: Callable[[], float] = time.monotonic, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        put: Put,
+        heard: Heard = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._put = put
+        self._heard = heard
         self._clock = clock
         self._now = now
         self._decisions = _Recent()
@@ -106,6 +115,7 @@ class FeedbackBox:
         self._counts[principal.key] = self._counts.get(principal.key, 0) + 1
         if said.id is not None:
             self._feedback.add(known)
+        self._heard(said)
         return Taken(id_, "joined" if said.decision_id in self._decisions else "pending")
 
     def _room(self, key: str, most: int | None) -> None:

@@ -22,8 +22,9 @@ from gateway.access.limit import Need
 from gateway.access.limits import Limits, Permit
 from gateway.pool.transport import Transport
 from gateway.serving.call import Answer, Call, Receipt, Words
+from gateway.serving.deciding import Deciding, choose
 from gateway.serving.dry_run import told
-from gateway.serving.errand import Errand
+from gateway.serving.errand import Errand, Onward
 from gateway.serving.heartbeat import beating
 from gateway.serving.idempotency import Idempotency
 from gateway.serving.ids import DecisionIds, request_id
@@ -36,7 +37,6 @@ from gateway.serving.state import RealModel, State, VirtualModel
 from gateway.wire import headers as wire_headers
 from gateway.wire.errors import JSON, ApiError, model_not_found, retry_after
 from gateway.wire.request import Fields
-from policies.draw import draw
 
 log = logging.getLogger("trilemma")
 
@@ -59,7 +59,8 @@ _STAINLESS_SECONDS = re.compile(rb"[0-9]{1,6}(?:\.[0-9]{1,6})?\Z")
 
 @dataclass(slots=True)
 class Gateway:
-    """What a process holds: the state (swapped whole on reload), the way out, ids, and where receipts go when a request ends."""
+    """What a process holds: the state (swapped whole on reload), the way out, ids, and where receipts go when a request ends. onward: what
+    puts calls into a trace; None: nobody asks for spans."""
 
     state: State
     transport: Transport
@@ -70,6 +71,8 @@ class Gateway:
     limits: Limits = field(default_factory=Limits)
     failed_keys: FailedKeys = field(default_factory=FailedKeys)
     random: Random = field(default_factory=Random)
+    deciding: Deciding = field(default_factory=Deciding)
+    onward: Onward | None = None
 
     def settle(self, receipt: Receipt) -> None:
         """A request has ended: its place in the queue is free, and its receipt goes where receipts go."""
@@ -78,6 +81,7 @@ class Gateway:
         if receipt.permit is not None:
             receipt.permit.close(spent(receipt))
         if not receipt.dry_run:
+            self.deciding.ended(receipt)
             self.settled(receipt)
 
 
@@ -178,11 +182,11 @@ async def _execute(
     if receipt.principal is not None and receipt.principal.tags is not None:
         receipt.tags = {**(asked.tags or {}), **receipt.principal.tags}
     patience = Patience()
-    model = _choose(state, receipt, fields.model or "", asked, patience)
+    model = await _choose(gateway, state, receipt, fields, asked, patience)
     if receipt.dry_run:
         gateway.settle(receipt)
         return told(state, receipt)
-    errand = _errand(call, body, fields, form, asked, patience)
+    errand = _errand(gateway, call, receipt, body, fields, form, asked, patience)
     kept = state.config.storage.contents
     if kept.enabled:
         receipt.words = Words(kept.max_bytes, bytes(errand.prompt[: kept.max_bytes + 1]))
@@ -244,8 +248,9 @@ def fault(receipt: Receipt, error: Exception) -> ApiError:
     return ApiError(500, "gateway_internal", message)
 
 
-def _choose(state: State, receipt: Receipt, name: str, asked: Options, patience: Patience) -> RealModel:
+async def _choose(gateway: Gateway, state: State, receipt: Receipt, fields: Fields, asked: Options, patience: Patience) -> RealModel:
     """Resolves a name: an alias or a real model is itself, behind a virtual one its policy draws a plan."""
+    name = fields.model or ""
     receipt.requested_model = name
     route = state.names.get(name)
     principal = receipt.principal
@@ -255,10 +260,16 @@ def _choose(state: State, receipt: Receipt, name: str, asked: Options, patience:
         raise model_not_found(name)
     if asked.strategy not in (None, "single"):
         raise ApiError(400, "caller_invalid_value", "There is no such strategy.", param="trilemma.strategy")
+    if isinstance(route, VirtualModel):
+        policy = route.policy if asked.policy is None else state.policy_for(route, asked.policy)
+        model = await choose(gateway.deciding, route, policy, receipt, fields, asked)
+    else:
+        for option in ("policy", "max_cost", "budget_tokens", "preference", "reasoning"):
+            if getattr(asked, option) is not None:
+                message = f"`trilemma.{option}` is for virtual models: a real one is asked as it is."
+                raise ApiError(400, "caller_invalid_value", message, param=f"trilemma.{option}")
+        model = route
     wished_ms = asked.deadline_ms
-    if isinstance(route, RealModel) and asked.policy is not None:
-        raise ApiError(400, "caller_invalid_value", "A real model has no policy.", param="trilemma.policy")
-    model = route if isinstance(route, RealModel) else _decide(state, route, receipt, asked)
     cap_ms = model.deadline_ms if route.deadline_ms is None else route.deadline_ms
     if cap_ms is not None and (wished_ms is None or wished_ms > cap_ms):
         if wished_ms is not None:
@@ -269,17 +280,16 @@ def _choose(state: State, receipt: Receipt, name: str, asked: Options, patience:
     return model
 
 
-def _decide(state: State, route: VirtualModel, receipt: Receipt, asked: Options) -> RealModel:
-    policy = route.policy if asked.policy is None else state.policy_for(route, asked.policy)
-    decision = draw(policy.propensities(route.plans), policy.floor, receipt.decision_id, policy.seed)
-    receipt.policy = policy.name
-    plan = route.plans[decision.chosen]
-    receipt.plan, receipt.strategy = plan.name, plan.strategy
-    receipt.propensity, receipt.explored, receipt.probabilities = decision.propensity, decision.explored, decision.probabilities
-    return route.models[decision.chosen]
-
-
-def _errand(call: Call, body: bytes, fields: Fields, form: tuple[int, int] | None, asked: Options, patience: Patience) -> Errand:
+def _errand(
+    gateway: Gateway,
+    call: Call,
+    receipt: Receipt,
+    body: bytes,
+    fields: Fields,
+    form: tuple[int, int] | None,
+    asked: Options,
+    patience: Patience,
+) -> Errand:
     """What goes to a replica, and how long it may take."""
     streams = bool(fields.stream)
     completions = call.path in COMPLETIONS
@@ -298,6 +308,8 @@ def _errand(call: Call, body: bytes, fields: Fields, form: tuple[int, int] | Non
         may_stand_in=call.path in _STREAMING,
         idle_s=seconds if streams else None,
         session=asked.session_id,
+        onward=gateway.onward,
+        choice=receipt.choice,
     )
 
 

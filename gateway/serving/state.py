@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gateway.access.keys import Keys, principals
+from gateway.config.plans import plans_of, policy_specs
 from gateway.config.schema import Backend as Spec
-from gateway.config.schema import Config, Hedge, Model, OwnTimeouts, Price, Queue, Timeouts
+from gateway.config.schema import Config, Hedge, Model, OwnTimeouts, Preference, Price, Queue, Timeouts, Worth
 from gateway.config.schema import VirtualModel as Virtual
 from gateway.engines.base import ModelInfo
 from gateway.pool.backend import Backend, backend
@@ -22,7 +23,8 @@ from gateway.store.keys import StoredKey
 from gateway.wire.errors import ApiError
 from gateway.wire.usage import Rates
 from policies import registry
-from policies.registry import Policy
+from policies.encoders import Encoders
+from policies.policy import Policy
 from policies.values.plan import Plan
 
 
@@ -30,8 +32,9 @@ from policies.values.plan import Plan
 class RealModel:
     """A model that backends serve.
 
-    public: its name to callers. limits: the bounds of a call, by backend. stand_ins: the models that serve instead when it fails, each
-    once, in the order in which they are asked; whom these would fall back to is among them.
+    public: its name to callers. limits: the bounds of a call, by backend. capabilities: what it can do; empty: nothing is said. stand_ins:
+    the models that serve instead when it fails, each once, in the order in which they are asked; whom these would fall back to is among
+    them.
     """
 
     public: str
@@ -43,6 +46,7 @@ class RealModel:
     hedging: Hedging | None
     limits: Mapping[str, Timeouts]
     deadline_ms: int | None
+    capabilities: frozenset[str] = frozenset()
     stand_ins: tuple[RealModel, ...] = ()
 
     @property
@@ -64,20 +68,30 @@ class RealModel:
 
 @dataclass(frozen=True, slots=True)
 class VirtualModel:
-    """A name behind which a policy picks a plan."""
+    """A name behind which a policy picks a plan.
+
+    models: of each plan, in order. baseline: name of the plan that serves when no policy can decide. policies: all that are configured and
+    fit these plans, by name. max_cost: USD. preference, prices: what counts how much; prices win.
+    """
 
     name: str
     policy: Policy
     plans: tuple[Plan, ...]
     models: tuple[RealModel, ...]
     deadline_ms: int | None
+    baseline: str
+    policies: Mapping[str, Policy]
+    max_cost: float | None
+    preference: Preference
+    prices: Worth | None
 
 
 @dataclass(frozen=True, slots=True)
 class State:
     """Everything a request needs, read-only. `names` holds real models, aliases and virtual models.
 
-    keys: those of the configuration and of the database, which are `stored`.
+    keys: those of the configuration and of the database, which are `stored`. encoders: those that policies read; what they remember of
+    messages goes on over reloads.
     """
 
     config: Config
@@ -86,6 +100,7 @@ class State:
     names: Mapping[str, RealModel | VirtualModel]
     backends: Mapping[str, Backend]
     stored: Sequence[StoredKey] = ()
+    encoders: Encoders = field(default_factory=Encoders)
 
     def with_stored(self, stored: Sequence[StoredKey]) -> State:
         """The same with these keys of the database."""
@@ -105,23 +120,30 @@ class State:
         return [name for name, model in real.items() if not any(backend.answered for backend in model.backends)]
 
     def policy_for(self, route: VirtualModel, name: str) -> Policy:
-        """A configured policy over another virtual model's plans. Raises ApiError 400 when there is none or it does not fit."""
-        spec = self.config.policies.get(name)
-        if spec is None or registry.problems(spec.type, spec.params, [plan.name for plan in route.plans]):
+        """A configured policy over a virtual model's plans. Raises ApiError 400 when there is none or it does not fit."""
+        policy = route.policies.get(name)
+        if policy is None:
             raise ApiError(400, "caller_invalid_value", "No such policy fits this model.", param="trilemma.policy")
-        return registry.policy(name, spec.type, spec.params, spec.floor, spec.seed)
+        return policy
 
 
 Urls = Callable[[str], str]
 Found = Callable[[str], Sequence[Endpoint]]
 
 
-def build(config: Config, config_hash: str, managed_url: Urls, before: State | None = None, found: Found = lambda _: ()) -> State:
+def build(
+    config: Config,
+    config_hash: str,
+    managed_url: Urls,
+    before: State | None = None,
+    found: Found = lambda _: (),
+) -> State:
     """A state from a checked configuration.
 
     managed_url: where a managed backend listens. found: the replicas of a discovered one. before: the state until now; a backend, a queue
     or a set of replicas that is the same goes on, with its counts. Raises ValueError for a policy that cannot be built.
     """
+    encoders = Encoders() if before is None else before.encoders
     backends: dict[str, Backend] = {}
     for name, spec in config.backends.items():
         for fresh in _replicas(name, spec, managed_url, found):
@@ -136,16 +158,29 @@ def build(config: Config, config_hash: str, managed_url: Urls, before: State | N
     for public, model in config.models.items():
         names.update(dict.fromkeys(model.aliases, real[public]))
     for name, spec_v in config.virtual_models.items():
-        plans = tuple(Plan(plan, p.model, p.strategy) for plan, p in spec_v.plans.items())
-        names[name] = VirtualModel(
-            name=name,
-            policy=_policy(config, spec_v.policy),
-            plans=plans,
-            models=_plan_models(config, spec_v, plans, real),
-            deadline_ms=spec_v.caps.deadline_ms,
-        )
+        names[name] = _virtual(config, name, spec_v, real, encoders)
     stored = before.stored if before is not None else ()
-    return State(config, config_hash, principals(config.keys, names, config.limits, stored), names, backends, stored)
+    return State(config, config_hash, principals(config.keys, names, config.limits, stored), names, backends, stored, encoders)
+
+
+def _virtual(config: Config, name: str, spec: Virtual, real: Mapping[str, RealModel], encoder: Encoders) -> VirtualModel:
+    plans = plans_of(spec)
+    baseline = spec.baseline or plans[0].name
+    specs = policy_specs(config)
+    fitting = [each for each in specs if each == spec.policy or not registry.problems(each, specs, plans, baseline, encoder)]
+    policies = {each: registry.policy(each, specs, plans, baseline, encoder) for each in dict.fromkeys([*fitting, spec.policy])}
+    return VirtualModel(
+        name=name,
+        policy=policies[spec.policy],
+        plans=plans,
+        models=_plan_models(config, spec, plans, real),
+        deadline_ms=spec.caps.deadline_ms,
+        baseline=baseline,
+        policies=policies,
+        max_cost=spec.caps.max_cost,
+        preference=spec.preference,
+        prices=spec.prices,
+    )
 
 
 def _replicas(name: str, spec: Spec, managed_url: Urls, found: Found) -> list[Backend]:
@@ -175,6 +210,7 @@ def _real_models(config: Config, backends: Mapping[str, Backend], before: State 
             hedging=_hedging(card.hedge, public, before),
             limits={each.name: card.timeouts.over(each.timeouts) for each in replicas},
             deadline_ms=card.deadline_ms,
+            capabilities=frozenset(card.capabilities),
         )
     return found
 
@@ -236,10 +272,3 @@ def _unaliased(config: Config, name: str) -> str:
         if name in model.aliases:
             return public
     return name
-
-
-def _policy(config: Config, name: str) -> Policy:
-    spec = config.policies.get(name)
-    if spec is None:
-        return registry.policy(name, name, {}, 0.0, 0)
-    return registry.policy(name, spec.type, spec.params, spec.floor, spec.seed)

@@ -77,10 +77,35 @@ DECISIONS: Final = Family(
     "Plans drawn. arm: the plan; explored: not the one that the policy likes best.",
     ("policy", "arm", "explored"),
 )
+DECISION: Final = Family(
+    "trilemma_decision_seconds",
+    "histogram",
+    "From a request that was read to the plan that runs it: features, filters, scores, draw.",
+    ("policy",),
+    _FAST,
+)
+UNDECIDED: Final = Family(
+    "trilemma_decisions_failed",
+    "counter",
+    "Decisions that a policy did not make, so that the baseline served. reason: features_late, failed.",
+    ("policy", "reason"),
+)
 DISCONNECTS: Final = Family("trilemma_client_disconnects", "counter", "Callers that left before their answer was whole.")
 RETRIES: Final = Family("trilemma_client_retries", "counter", "Requests that a client library says it sends again.")
 HEDGES: Final = Family("trilemma_hedges", "counter", "Second calls to another replica. won: it gave the answer.", ("model", "won"))
 FALLBACKS: Final = Family("trilemma_fallbacks", "counter", "Requests that another model served than the first one tried.", ("from", "to"))
+FEEDBACK: Final = Family(
+    "trilemma_feedback",
+    "counter",
+    "Feedback taken; what was said before counts no second time. metric: quality, a verdict's own name, or other.",
+    ("metric",),
+)
+
+LEARNED: Final = Family("trilemma_outcomes_folded", "counter", "Outcomes that this process made part of what policies know.")
+UNLEARNED: Final = Family("trilemma_outcomes_waiting", "gauge", "Outcomes that no policy knows yet, as last seen.", merge="max")
+LEARNED_AT: Final = Family(
+    "trilemma_snapshot_version", "gauge", "Of what a policy knows, in the process that has the newest.", ("scope",), merge="max"
+)
 
 IN_FLIGHT: Final = Family("trilemma_inflight", "gauge", "Calls to a backend that run.", ("backend",))
 UP: Final = Family(
@@ -88,6 +113,9 @@ UP: Final = Family(
 )
 BREAKER: Final = Family(
     "trilemma_breaker_state", "gauge", "0: closed, 1: half open, 2: open; the highest of all workers.", ("backend",), merge="max"
+)
+CHANGED: Final = Family(
+    "trilemma_backend_changed", "gauge", "1: another model than at first answers for a name of it.", ("backend",), merge="max"
 )
 PROBE_AGE: Final = Family("trilemma_probe_age_seconds", "gauge", "Since the last probe of a backend ended.", ("backend",), merge="max")
 QUEUE_WAITING: Final = Family("trilemma_queue_waiting", "gauge", "Calls that wait in front of a model.", ("model",))
@@ -125,8 +153,10 @@ FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
         family.name: family
         for family in (
             REQUESTS, DURATION, OVERHEAD, TTFT, TPOT, UPSTREAM, UPSTREAM_DURATION, TOKENS, COST, DECISIONS, DISCONNECTS, RETRIES, HEDGES,
-            FALLBACKS, IN_FLIGHT, UP, BREAKER, PROBE_AGE, QUEUE_WAITING, QUEUE_RUNNING, DECODE, CONNECTIONS, LOG_WAITING, LOG_DROPPED,
-            SPANS, LOOP_LAG, LOOP_DELAY, CONFIG, RELOAD_FAILURES, BUILD, CPU, RSS, VIRTUAL, STARTED, FDS, MAX_FDS,
+            FALLBACKS, FEEDBACK, DECISION, UNDECIDED, LEARNED, UNLEARNED, LEARNED_AT, IN_FLIGHT, UP, BREAKER, CHANGED, PROBE_AGE,
+            QUEUE_WAITING, QUEUE_RUNNING, DECODE, CONNECTIONS,
+            LOG_WAITING, LOG_DROPPED, SPANS, LOOP_LAG, LOOP_DELAY, CONFIG, RELOAD_FAILURES, BUILD, CPU, RSS, VIRTUAL, STARTED, FDS,
+            MAX_FDS,
         )
     }
 )  # fmt: skip

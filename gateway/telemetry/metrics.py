@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from gateway.serving.call import Receipt, UpstreamCall
+from gateway.serving.feedback import QUALITY, Said
 from gateway.serving.state import RealModel, State
 from gateway.telemetry import families
 from gateway.telemetry.numbers import Cell, Histogram, Labels, Numbers, Value
@@ -63,6 +64,16 @@ class _Ended:
         self.duration = duration
 
 
+class _Decided:
+    """The cells of plans that were drawn alike."""
+
+    __slots__ = ("count", "took")
+
+    def __init__(self, count: Cell, took: Histogram) -> None:
+        self.count = count
+        self.took = took
+
+
 class _Calls:
     """The cells of calls to one backend that ended alike."""
 
@@ -112,7 +123,7 @@ class Metrics:
         self._ended: dict[tuple[str, str, str, int, str], _Ended] = {}
         self._calls: dict[tuple[str, str | None, str], _Calls] = {}
         self._spent: dict[tuple[str, str], _Spent] = {}
-        self._decided: dict[tuple[str, str, bool], Cell] = {}
+        self._decided: dict[tuple[str, str, bool], _Decided] = {}
         self._streams: dict[str, tuple[Histogram, Histogram]] = {}
         counter, histogram = self.numbers.counter, self.numbers.histogram
         self._before = histogram(families.OVERHEAD, "before")
@@ -160,7 +171,11 @@ class Metrics:
             decided = self._decided.get(drawn)
             if decided is None:
                 decided = self._decided_as(drawn)
-            decided.value += 1.0
+            decided.count.value += 1.0
+            if (choice := receipt.choice) is not None:
+                decided.took.observe(choice.took_s)
+                if choice.decided.fallback is not None:
+                    self.numbers.counter(families.UNDECIDED, receipt.policy, choice.decided.fallback).value += 1.0
         if outcome == "client_closed":
             self._disconnects.value += 1.0
         if call is not None:
@@ -216,6 +231,13 @@ class Metrics:
         if first != served:
             self.numbers.counter(families.FALLBACKS, first, self._model(served)).value += 1.0
 
+    # -- feedback
+
+    def heard(self, said: Said) -> None:
+        """Counts feedback that was taken."""
+        metric = said.verdict or (QUALITY if said.metric == QUALITY else OTHER)  # a verdict is one of few
+        self.numbers.counter(families.FEEDBACK, metric).value += 1.0
+
     # -- cells
 
     def _ended_as(self, key: tuple[str, str, str, int, str]) -> _Ended:
@@ -239,9 +261,10 @@ class Metrics:
         found = self._spent[model, purpose] = _Spent(self.numbers, self._model(model), purpose, rates)
         return found
 
-    def _decided_as(self, drawn: tuple[str, str, bool]) -> Cell:
+    def _decided_as(self, drawn: tuple[str, str, bool]) -> _Decided:
         policy, plan, explored = drawn
-        found = self._decided[drawn] = self.numbers.counter(families.DECISIONS, policy, plan, "true" if explored else "false")
+        count = self.numbers.counter(families.DECISIONS, policy, plan, "true" if explored else "false")
+        found = self._decided[drawn] = _Decided(count, self.numbers.histogram(families.DECISION, policy))
         return found
 
     def _model(self, public: str) -> str:

@@ -32,6 +32,8 @@ _HTTP: Final = "http/protobuf"
 _EVERY_S: Final = 1.0
 _BATCH: Final = 256
 _WAITING: Final = 4_096
+_REPLACED: Final = frozenset((b"traceparent",))
+_NO_TRACE: Final = frozenset((b"traceparent", b"tracestate"))
 
 
 def wanted(environ: Mapping[str, str]) -> bool:
@@ -97,12 +99,14 @@ class Tracing:
             self._dropped += 1 + len(receipt.calls)
 
     def onward(self, headers: Sequence[Header], receipt: Receipt) -> list[Header]:
-        """The headers of a request's newest call, with that call's span as `traceparent` in place of the caller's."""
+        """The headers of a request's newest call, with that call's span as `traceparent` in place of the caller's; without its `tracestate`
+        where it names no trace."""
         known = None if receipt.call is None else traceparent.parent(receipt.call.headers)
         trace = traceparent.trace_id(receipt.decision_id) if known is None else known.trace_id
         sampled = self._spans.sampled(known, trace)
         value = traceparent.written(trace, traceparent.span_id(receipt.decision_id, len(receipt.calls)), sampled=sampled)
-        return [header for header in headers if header[0] != b"traceparent"] + [(b"traceparent", value)]
+        replaced = _REPLACED if known is not None else _NO_TRACE
+        return [header for header in headers if header[0] not in replaced] + [(b"traceparent", value)]
 
     def close(self, within_s: float = 3.0) -> None:
         """Sends what waits, as far as the time allows."""

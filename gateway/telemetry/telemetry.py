@@ -17,6 +17,8 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from gateway.serving.call import Receipt
+from gateway.serving.errand import Onward
+from gateway.serving.feedback import Said
 from gateway.serving.state import State
 from gateway.telemetry import access_log, families
 from gateway.telemetry.exposition import exposed
@@ -73,6 +75,16 @@ class Telemetry:
             if not self._failed:  # once is enough: it may be so for each of them
                 self._failed = True
                 log.exception("a request could not be counted")
+
+    @property
+    def onward(self) -> Onward | None:
+        """What puts calls to backends into the trace of their request; None: there are no spans."""
+        return None if self._tracing is None else self._tracing.onward
+
+    def heard(self, said: Said) -> None:
+        """Feedback has been taken."""
+        if self._counts:
+            self.metrics.heard(said)
 
     async def exposed(self, accept: str) -> tuple[bytes, str]:
         """The numbers of all workers, and the content type. One at a time, and but for a copy of the numbers off the loop."""

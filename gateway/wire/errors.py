@@ -30,7 +30,9 @@ Code = Literal[
     "caller_not_found",
     "caller_precondition_failed",
     "caller_precondition_required",
+    "caller_max_cost",
     "caller_unknown_parameter",
+    "caller_unsupported_capability",
     "caller_unsupported_media_type",
     "policy_unavailable",
     "backend_auth",
@@ -48,6 +50,7 @@ Code = Literal[
     "gateway_reload_failed",
     "gateway_storage_unavailable",
     "invalid_api_key",
+    "context_length_exceeded",
     "model_not_found",
     "rate_limit_exceeded",
 ]

@@ -7,6 +7,7 @@ A relayed body changes in three places only: `trilemma` is removed, an alias's `
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -36,6 +37,11 @@ class Fields(msgspec.Struct, frozen=True, gc=False):
     messages: msgspec.Raw = msgspec.Raw()
     prompt: msgspec.Raw = msgspec.Raw()
     cache_salt: msgspec.Raw = msgspec.Raw()
+    tools: msgspec.Raw = msgspec.Raw()
+    response_format: msgspec.Raw = msgspec.Raw()
+    logprobs: msgspec.Raw = msgspec.Raw()
+    reasoning_effort: msgspec.Raw = msgspec.Raw()
+    chat_template_kwargs: msgspec.Raw = msgspec.Raw()
 
 
 class Member(msgspec.Struct, frozen=True, gc=False):
@@ -183,6 +189,25 @@ def _splice(body: bytes, model: str | None, drop: bool, ask_usage: bool) -> tupl
                 at = member.end
     parts.append(body[at:])
     return b"".join(parts), has_options
+
+
+def with_members(body: bytes, changes: Mapping[str, bytes]) -> bytes:
+    """The body with these members (JSON by name) in place of what stands under their names, or at its beginning."""
+    parts: list[bytes] = []
+    at = 0
+    missing = dict(changes)
+    for member in members(body):
+        if (value := missing.pop(member.key, None)) is not None:
+            parts += (body[at : member.value], value)
+            at = member.end
+    parts.append(body[at:])
+    changed = b"".join(parts)
+    if not missing:
+        return changed
+    start = changed.index(b"{") + 1
+    inner = b",".join(orjson.dumps(name) + b":" + value for name, value in missing.items())
+    comma = b"" if changed[start:].lstrip()[:1] == b"}" else b","
+    return changed[:start] + inner + comma + changed[start:]
 
 
 def _with_usage(options: bytes) -> bytes:

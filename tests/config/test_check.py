@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pytest
 
 from gateway.config.check import check
 from gateway.config.load import parse
 from gateway.store.urls import FORMS
+from policies.registry import Spec
+from policies.values.plan import Plan
 
 BACKENDS = """\
 version: 1
@@ -218,10 +219,11 @@ def test_policies_that_cannot_work(policy: str, says: str) -> None:
 
 
 def test_a_policy_is_asked_once_for_each_virtual_model() -> None:
-    asked: list[tuple[str, Mapping[str, Any], Sequence[str]]] = []
+    asked: list[tuple[str, list[str], str]] = []
 
-    def problems(kind: str, params: Mapping[str, Any], plans: Sequence[str]) -> list[str]:
-        asked.append((kind, params, plans))
+    def problems(name: str, specs: Mapping[str, Spec], plans: Sequence[Plan], baseline: str) -> list[str]:
+        assert (specs[name].type, specs[name].params) == ("own", {"x": 1})
+        asked.append((name, [plan.name for plan in plans], baseline))
         return ["cannot start"] if len(plans) == 1 else []
 
     text = f"""\
@@ -232,7 +234,7 @@ virtual_models:
 """
     config = parse(BACKENDS + PRICES + KEYS + text, {}).config
     messages = [each.message for each in check(config, problems) if each.severity == "error"]
-    assert asked == [("own", {"x": 1}, ["small", "large"]), ("own", {"x": 1}, ["only"])]
+    assert asked == [("p", ["small", "large"], "small"), ("p", ["only"], "only")]
     assert messages == ["for virtual model `w`: cannot start"]
 
 

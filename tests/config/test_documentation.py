@@ -17,12 +17,14 @@ from gateway.config.schema import (
     Feedback,
     Hedge,
     Key,
+    Learning,
     Limits,
     Logs,
     Metrics,
     Model,
     PlanSpec,
     Policy,
+    Preference,
     Price,
     Queue,
     Rules,
@@ -32,6 +34,7 @@ from gateway.config.schema import (
     Telemetry,
     Timeouts,
     VirtualModel,
+    Worth,
 )
 
 PAGE = (Path(__file__).parents[2] / "docs/configuration.md").read_text()
@@ -45,6 +48,7 @@ SECTIONS: dict[str, tuple[type[Section], ...]] = {
     "limits": (Limits, Rules),
     "feedback": (Feedback,),
     "storage": (Storage, Contents),
+    "learning": (Learning,),
     "telemetry": (Telemetry, Metrics, Logs),
 }
 
@@ -56,7 +60,7 @@ def section(name: str) -> str:
 def test_every_section_has_its_place() -> None:
     assert list(SECTIONS) == re.findall(r"^### `(\w+)`$", PAGE, re.MULTILINE)
     assert set(SECTIONS) == set(Config.model_fields) - {"version"}
-    assert all(f"`{key}`" in section("virtual_models") for key in Caps.model_fields)
+    assert all(f"`{key}`" in section("virtual_models") for model in (Caps, Preference, Worth) for key in model.model_fields)
 
 
 @pytest.mark.parametrize("name", SECTIONS)

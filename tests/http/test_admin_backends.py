@@ -19,6 +19,7 @@ from tests.support.asking import CHAT, MESSAGES, error_of
 from tests.support.held import HeldBackend
 from tests.support.raw import wire
 from tests.support.running import KEY, Running, config_for, running
+from tests.support.scraping import scrape
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -102,6 +103,7 @@ async def test_what_is_told_of_a_backend(tmp_path: Path) -> None:
             "engine": "vllm",
             "url": mock.url,
             "models": {"m": "m"},
+            "changed": {},
             "left_out": {},
             "weight": 2,
             "state": "serving",
@@ -398,11 +400,12 @@ async def test_off_is_the_configuration_s_word(tmp_path: Path) -> None:
 # -- another model
 
 
-async def test_another_model_is_left_out_until_it_is_accepted(tmp_path: Path) -> None:
-    def models(root: str) -> Behaviour:
-        listed = {"object": "list", "data": [{"id": "m", "object": "model", "created": 1, "owned_by": "vllm", "root": root}]}
-        return Behaviour(path="/v1/models", body=json.dumps(listed), times=0)
+def models(root: str) -> Behaviour:
+    listed = {"object": "list", "data": [{"id": "m", "object": "model", "created": 1, "owned_by": "vllm", "root": root}]}
+    return Behaviour(path="/v1/models", body=json.dumps(listed), times=0)
 
+
+async def test_another_model_is_left_out_until_it_is_accepted(tmp_path: Path) -> None:
     async with MockBackend(["m"], script=[models("org/first")]) as mock, over(tmp_path, {"a": spec(mock.url)}) as operator:
         assert (await operator.client.post(CHAT, json=ASK)).status_code == 200
         mock.reset()
@@ -415,8 +418,36 @@ async def test_another_model_is_left_out_until_it_is_accepted(tmp_path: Path) ->
             ready = (await anybody.get(f"{operator.run.url}/ready")).json()
         assert ready["degraded"] == ["another model answers where `m` should: a backend is left out"]
         assert (await operator.client.post(CHAT, json=ASK)).status_code == 503
-        assert (await operator.tell("a", accept=True))["left_out"] == {}
+        assert (await scrape(operator.client)).of("trilemma_backend_changed", backend="a") == 1
+        accepted = await operator.tell("a", accept=True)
+        assert accepted["left_out"] == accepted["changed"] == {}
         assert (await operator.client.post(CHAT, json=ASK)).status_code == 200
+        assert (await scrape(operator.client)).of("trilemma_backend_changed", backend="a") == 0
+
+
+async def test_another_model_goes_on_where_a_warning_is_all_that_is_wanted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with (
+        MockBackend(["m"], script=[models("org/first")]) as mock,
+        over(tmp_path, {"a": spec(mock.url, on_change="warn")}) as operator,
+    ):
+        assert (await operator.client.post(CHAT, json=ASK)).status_code == 200
+        mock.reset()
+        mock.script(models("org/second"))
+        await operator.tell("a", state="disabled")
+        await operator.tell("a", state="serving")
+        told = await operator.until("a", lambda told: told["changed"])
+        assert "org/second" in told["changed"]["m"] and told["left_out"] == {}
+        async with httpx.AsyncClient() as anybody:
+            ready = await anybody.get(f"{operator.run.url}/ready")
+        assert (ready.status_code, ready.json()["degraded"]) == (
+            200,
+            ["another model answers where `m` should: a backend goes on all the same"],
+        )
+        assert (await scrape(operator.client)).of("trilemma_backend_changed", backend="a") == 1
+        assert (await operator.client.post(CHAT, json=ASK)).status_code == 200
+        said = [record.getMessage() for record in caplog.records if record.name == "trilemma.probe" and record.levelname == "WARNING"]
+        assert said == ["backend a serves m with another model than at first: root is 'org/second', it was 'org/first'"]
+        assert (await operator.tell("a", accept=True))["changed"] == {}
 
 
 async def test_another_method_is_told_which_there_are(tmp_path: Path) -> None:

@@ -66,6 +66,8 @@ async def test_a_receipt_right_after_the_answer(shop: httpx.AsyncClient, ops: ht
         "excluded": [],
         "prices": {},
         "runner_up_price": None,
+        "shadow": {},
+        "fallback": None,
         "chosen": None,
         "propensity": 1.0,
         "explored": False,
@@ -99,16 +101,18 @@ async def test_a_receipt_of_another_policy_than_the_model_s_own(shop: httpx.Asyn
     assert {each["plan"]: each["propensity"] for each in found["candidates"]} == {"a": 0.0, "b": 1.0}
 
 
-async def test_once_the_configuration_has_changed_only_what_was_drawn_is_known(gateway: Running, shop: httpx.AsyncClient) -> None:
-    """Nothing is made up for what nobody can tell any more."""
+async def test_once_the_configuration_has_changed_what_was_weighed_is_still_known(gateway: Running, shop: httpx.AsyncClient) -> None:
+    """But not which model a plan's name meant."""
     id_, real = await asked(shop, model="auto"), await asked(shop)
     before = await receipt(shop, id_)
     gateway.config["policies"]["split"]["params"]["weights"] = {"a": 1, "b": 9}
     assert await gateway.app.reloader.reload()
     after = await receipt(shop, id_)
-    (chosen,) = after.pop("candidates")
-    assert (chosen["plan"], chosen["propensity"]) == (before["chosen"], before["propensity"])
-    assert chosen["model"] is None
+    known = ("plan", "propensity", "estimate")
+    assert [[each[name] for name in known] for each in after["candidates"]] == [
+        [each[name] for name in known] for each in before["candidates"]
+    ]
+    assert [each["model"] for each in after.pop("candidates")] == [None, None]
     assert [(each["plan"], each["model"]) for each in (await receipt(shop, real))["candidates"]] == [(None, None)]
     assert after == {name: value for name, value in before.items() if name != "candidates"}
 

@@ -18,6 +18,7 @@ from tests.support.asking import CHAT, error_of, question
 from tests.support.databases import database, migrated, place, postgres, server
 from tests.support.keeping import ID, asked, bank, gateway, keeping, mock, ops, shop
 from tests.support.running import Running, running
+from tests.support.scraping import scrape
 from tests.support.stored import Place, until_stored
 
 __all__ = ["bank", "database", "gateway", "migrated", "mock", "ops", "place", "postgres", "server", "shop"]
@@ -121,7 +122,7 @@ async def test_500_at_once_within_a_millisecond_of_the_end(mock: MockBackend, da
 # -- once
 
 
-async def test_the_same_feedback_id_counts_once(gateway: Running, shop: httpx.AsyncClient, place: Place) -> None:
+async def test_the_same_feedback_id_counts_once(gateway: Running, shop: httpx.AsyncClient, ops: httpx.AsyncClient, place: Place) -> None:
     """Whatever it says the second time, and whichever key of the tenant says it."""
     id_ = await asked(shop)
     first = await say(shop, id_, metric="quality", value=1, feedback_id="mine:1")
@@ -130,6 +131,7 @@ async def test_the_same_feedback_id_counts_once(gateway: Running, shop: httpx.As
     async with gateway.client("sk-shop-2") as colleague:
         again.append(await say(colleague, id_, verdict="failed", feedback_id="mine:1"))
     assert {(each["id"], each["status"]) for each in again} == {("mine:1", "duplicate")}
+    assert (await scrape(ops)).of("trilemma_feedback_total") == 1
     await until_stored(place, 1)
     await until_stored(place, 1, "feedback")
     assert await outcome(shop, id_) == {"quality": 1.0}

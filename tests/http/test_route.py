@@ -59,7 +59,12 @@ async def test_a_virtual_model(shop: httpx.AsyncClient, mock: MockBackend, path:
     assert found.pop("created") == int(minted_at(found.pop("id")))
     assert found.pop("request_id").startswith("req_")
     chosen = found.pop("chosen")
-    one = {"reasoning": None, "strategy": "single", "budget_tokens": None, "estimate": None}
+    prices = found["prices"]
+    assert set(prices) == {"cost", "latency"}
+    known = {each.pop("plan"): each.pop("estimate") for each in found["candidates"]}
+    assert all(each["quality"] is None and each["score"] is None and each["cost"] >= 0 for each in known.values())
+    assert list(known) == ["a", "b"]
+    one = {"reasoning": None, "strategy": "single", "budget_tokens": None}
     propensities = {"a": pytest.approx(0.8 * 0.75 + 0.1), "b": pytest.approx(0.8 * 0.25 + 0.1)}
     assert found == {
         "object": "decision",
@@ -69,12 +74,14 @@ async def test_a_virtual_model(shop: httpx.AsyncClient, mock: MockBackend, path:
         "snapshot": None,
         "feature_version": None,
         "candidates": [
-            {"plan": "a", "model": "mock-model", **one, "propensity": propensities["a"]},
-            {"plan": "b", "model": "other", **one, "propensity": propensities["b"]},
+            {"model": "mock-model", **one, "propensity": propensities["a"]},
+            {"model": "other", **one, "propensity": propensities["b"]},
         ],
         "excluded": [],
-        "prices": {},
+        "prices": prices,
         "runner_up_price": None,
+        "shadow": {},
+        "fallback": None,
         "propensity": propensities[chosen],
         "explored": chosen == "b",
         "served_model": None,

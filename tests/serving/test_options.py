@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.serving.options import Options, options
+from gateway.serving.options import Options, Preference, options
 from gateway.wire.errors import ApiError
 
 
@@ -65,6 +65,16 @@ def test_a_header_wins_over_the_body_and_leaves_the_rest() -> None:
         ({"deadline_ms": 86_400_001}, "trilemma.deadline_ms", "caller_invalid_value"),
         ({"deadline_ms": 10**40}, "trilemma.deadline_ms", "caller_invalid_value"),
         ({"deadline_ms": 1.5}, "trilemma.deadline_ms", "caller_invalid_value"),
+        ({"max_cost": 0}, "trilemma.max_cost", "caller_invalid_value"),
+        ({"max_cost": -1.5}, "trilemma.max_cost", "caller_invalid_value"),
+        ({"max_cost": "1"}, "trilemma.max_cost", "caller_invalid_value"),
+        ({"budget_tokens": 0}, "trilemma.budget_tokens", "caller_invalid_value"),
+        ({"budget_tokens": 1.5}, "trilemma.budget_tokens", "caller_invalid_value"),
+        ({"preference": {}}, "trilemma.preference", "caller_invalid_value"),
+        ({"preference": {"quality": -1, "cost": 2}}, "trilemma.preference", "caller_invalid_value"),
+        ({"preference": {"quality": 1, "speed": 2}}, "trilemma.speed", "caller_unknown_parameter"),
+        ({"preference": [1, 2, 3]}, "trilemma.preference", "caller_invalid_value"),
+        ({"reasoning": "much"}, "trilemma.reasoning", "caller_invalid_value"),
         ({"tags": ["a"]}, "trilemma.tags", "caller_invalid_value"),
         ({"tags": {"a": 1}}, "trilemma.tags[...]", "caller_invalid_value"),
         ({"tags": {str(i): "x" for i in range(17)}}, "trilemma.tags", "caller_invalid_value"),
@@ -84,6 +94,28 @@ def test_what_is_wrong_is_named(body: Any, param: str, code: str) -> None:
 @pytest.mark.parametrize("value", ["", "abc", "-1", "1.5", "1e3", "٣", "0", "9" * 12, "86400001"])
 def test_a_deadline_in_a_header_is_whole_milliseconds(value: str) -> None:
     refused(deadline_ms=value)
+
+
+@pytest.mark.parametrize("value", ["", "abc", "-1", "1e3", "nan", "inf", "0", "1.", "9" * 13])
+def test_a_cost_in_a_header_is_a_plain_number(value: str) -> None:
+    refused(max_cost=value)
+
+
+@pytest.mark.parametrize(
+    "value", ["quality", "quality=", "quality=-1", "quality=1,quality=1", "speed=1", "quality=0,cost=0", "quality=1;cost=2"]
+)
+def test_a_preference_in_a_header_names_each_once(value: str) -> None:
+    refused(preference=value)
+
+
+def test_what_a_request_may_cost_and_what_counts_is_read_in_both_places() -> None:
+    body = {"max_cost": 0.5, "budget_tokens": 9, "preference": {"quality": 3, "cost": 1}, "reasoning": "off"}
+    both = Options(max_cost=0.5, budget_tokens=9, preference=Preference(3.0, 1.0, 0.0), reasoning="off")
+
+    assert asked(body) == both
+    assert asked(body, max_cost=".25", preference="latency=1, quality=0.5", budget_tokens="4") == Options(
+        max_cost=0.25, budget_tokens=4, preference=Preference(0.5, 0.0, 1.0), reasoning="off"
+    )
 
 
 def test_an_unknown_header_of_ours_is_named() -> None:

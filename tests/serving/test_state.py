@@ -12,6 +12,8 @@ from gateway.engines.base import ModelInfo
 from gateway.serving.state import RealModel, State, VirtualModel, build
 from gateway.wire.errors import ApiError
 from gateway.wire.usage import Rates
+from policies.values.plan import Candidate
+from policies.values.situation import Situation
 
 DIGESTS = [f"{number:064x}" for number in range(1, 9)]
 
@@ -41,6 +43,13 @@ def config(**sections: Any) -> Config:
 
 def state(made: Config, before: State | None = None) -> State:
     return build(made, "hash", lambda name: f"http://127.0.0.1/{name}", before)
+
+
+def odds(virtual: VirtualModel) -> tuple[float, ...]:
+    """The probabilities of its plans, before the floor."""
+    algorithm = virtual.policy.algorithm
+    situation = Situation(tuple(Candidate(plan, index) for index, plan in enumerate(virtual.plans)))
+    return algorithm.propensities(algorithm.empty(), situation, algorithm.estimate(algorithm.empty(), situation)).drawn
 
 
 def test_a_name_leads_to_the_backends_that_serve_it() -> None:
@@ -76,7 +85,7 @@ def test_a_virtual_model_has_plans_over_real_models() -> None:
     assert isinstance(auto, VirtualModel)
     assert [(plan.name, plan.model, plan.strategy) for plan in auto.plans] == [("s", "fast", "single"), ("l", "large", "single")]
     assert [model.public for model in auto.models] == ["small", "large"]
-    assert auto.policy.propensities(auto.plans) == (0.25, 0.75)
+    assert odds(auto) == (0.25, 0.75)
     assert (auto.policy.floor, auto.policy.seed, auto.deadline_ms) == (0.1, 7, 500)
 
 
@@ -85,7 +94,7 @@ def test_fixed_needs_no_section_of_its_own() -> None:
     one = state(made).names["one"]
 
     assert isinstance(one, VirtualModel)
-    assert (one.policy.name, one.policy.propensities(one.plans)) == ("fixed", (1.0,))
+    assert (one.policy.name, odds(one)) == ("fixed", (1.0,))
 
 
 def test_a_caller_may_ask_for_another_policy_if_it_fits_the_plans() -> None:

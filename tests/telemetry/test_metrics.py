@@ -8,6 +8,7 @@ import pytest
 
 from gateway.pool.discovery.endpoint import Endpoint
 from gateway.serving.call import Receipt
+from gateway.serving.feedback import Said
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.numbers import Bins
 from gateway.wire.usage import Rates, Usage
@@ -206,3 +207,12 @@ def test_tokens_per_second_of_a_pool(counting: Counting) -> None:
         counting.settle(receipt(upstream("eu/b/x:1", usage=Usage(1, 0, 10))), receipt(upstream("eu/b/y:2", usage=Usage(1, 0, 20))))
     counting.at = 31.0
     assert counting.of("decode_tokens_per_second") == {("eu/b",): pytest.approx(30.0)}
+
+
+def test_feedback_by_metric(counting: Counting) -> None:
+    """Names that callers make up are one series."""
+    words = [Said("d", "quality", 1.0), Said("d", "quality", 0.0, "failed"), Said("d", "quality", 1.0, "good_fit")]
+    words += [Said("d", f"made-up-{number}", 1.0) for number in range(50)]
+    for word in words:
+        counting.metrics.heard(word)
+    assert counting.of("feedback") == {("quality",): 1.0, ("failed",): 1.0, ("good_fit",): 1.0, ("other",): 50.0}

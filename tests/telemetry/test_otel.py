@@ -109,11 +109,59 @@ async def test_a_request_and_its_calls(traced: Running, collector: Collector, mo
     assert plain(second.attributes)["trilemma.purpose"] == "served"
 
 
-async def test_a_trace_that_is_not_sampled_is_not_sent(traced: Running, collector: Collector) -> None:
+def sent(mock: MockBackend) -> list[list[str]]:
+    """The parts of the one `traceparent` that each call brought."""
+    found = [[value for name, value in call.headers if name.lower() == "traceparent"] for call in mock.requests_to(CHAT)]
+    assert all(len(values) == 1 for values in found)
+    return [values[0].split("-") for values in found]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_backend_is_told_of_the_span_of_its_own_call(
+    traced: Running, collector: Collector, mock: MockBackend, stream: bool
+) -> None:
+    """In the caller's trace. Of two attempts each has its own: what the collector gets is what the backends were told."""
+    mock.script(Behaviour(reset_after_events=-1))
+    async with traced.client() as client:
+        headers = {"traceparent": PARENT, "tracestate": "vendor=1"}
+        assert (await client.post(CHAT, json=question(stream=stream), headers=headers)).status_code == 200
+        await until(lambda: len(collector.spans) == 3)
+    calls = sorted((span for span in collector.spans if span.kind == span.SPAN_KIND_CLIENT), key=lambda span: span.start_time_unix_nano)
+    assert sent(mock) == [["00", PARENT.split("-")[1], span.span_id.hex(), "01"] for span in calls]
+    assert len({span.span_id for span in calls}) == 2
+    assert [call.header("tracestate") for call in mock.requests_to(CHAT)] == ["vendor=1"] * 2
+
+
+@pytest.mark.parametrize("headers", [{}, {"traceparent": "00-abc-def-01", "tracestate": "vendor=1"}])
+async def test_a_caller_without_a_trace_begins_one(
+    traced: Running, collector: Collector, mock: MockBackend, headers: dict[str, str]
+) -> None:
+    async with traced.client() as client:
+        await client.post(CHAT, json=question(), headers=headers)
+        await until(lambda: len(collector.spans) == 2)
+    (call,) = (span for span in collector.spans if span.kind == span.SPAN_KIND_CLIENT)
+    assert sent(mock) == [["00", call.trace_id.hex(), call.span_id.hex(), "01"]]
+    assert mock.requests_to(CHAT)[0].header("tracestate") is None
+
+
+async def test_without_spans_the_caller_s_trace_goes_on_as_it_came(mock: MockBackend, tmp_path: Path) -> None:
+    async with (
+        running(config_for({"a": {"url": mock.url, "models": {"mock-model": "mock-model"}}}), tmp_path) as run,
+        run.client() as client,
+    ):
+        await client.post(CHAT, json=question(), headers={"traceparent": PARENT, "tracestate": "vendor=1"})
+        await client.post(CHAT, json=question())
+    first, second = mock.requests_to(CHAT)
+    assert (first.header("traceparent"), first.header("tracestate")) == (PARENT, "vendor=1")
+    assert second.header("traceparent") is second.header("tracestate") is None
+
+
+async def test_a_trace_that_is_not_sampled_is_not_sent(traced: Running, collector: Collector, mock: MockBackend) -> None:
     async with traced.client() as client:
         await client.post(CHAT, json=question(), headers={"traceparent": PARENT[:-1] + "0"})
         await client.post(CHAT, json=question())
         await until(lambda: len(collector.spans) == 2)
+    assert [flags for *_, flags in sent(mock)] == ["00", "01"]
     assert PARENT.split("-")[1] not in {span.trace_id.hex() for span in collector.spans}
 
 

@@ -43,7 +43,7 @@ def test_the_type_follows_from_the_status(status: int, kind: str) -> None:
 
 
 def test_codes_say_whose_fault_it_is() -> None:
-    openais = {"invalid_api_key", "model_not_found", "rate_limit_exceeded"}
+    openais = {"context_length_exceeded", "invalid_api_key", "model_not_found", "rate_limit_exceeded"}
 
     assert {code for code in get_args(Code) if not code.startswith(("caller_", "policy_", "backend_", "gateway_"))} == openais
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from gateway.wire.errors import ApiError
-from gateway.wire.request import Fields, json_object, members, read, rewrite
+from gateway.wire.request import Fields, json_object, members, read, rewrite, with_members
 from tests.wire.json_text import Pairs, spelt, top_members
 
 FUZZ = settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
@@ -373,3 +373,27 @@ def test_an_object_or_nothing(raw: bytes) -> None:
     found = json_object(raw)
     if found is not None:
         assert found == json.loads(raw, parse_int=lambda digits: int(digits) if -(2**63) <= int(digits) < 2**64 else float(digits))
+
+
+@pytest.mark.parametrize(
+    ("body", "changed"),
+    [
+        ('{"model":"m"}', '{"a":1,"b":{"c":2},"model":"m"}'),
+        ("{ }", '{"a":1,"b":{"c":2} }'),
+        ('{"b": [9, {"a": 8}], "x":"\\"a\\""}', '{"a":1,"b": {"c":2}, "x":"\\"a\\""}'),
+        ('{"a":{"b":3},"b":null}', '{"a":1,"b":{"c":2}}'),
+    ],
+)
+def test_members_replace_what_stands_under_their_names_or_come_first(body: str, changed: str) -> None:
+    assert with_members(body.encode(), {"a": b"1", "b": b'{"c":2}'}).decode() == changed
+
+
+@settings(deadline=None)
+@given(
+    body=st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=4) | st.lists(st.integers(), max_size=2), max_size=6),
+    changes=st.dictionaries(st.text(max_size=4), st.integers(), max_size=4),
+)
+def test_changed_members_are_what_json_says(body: dict[str, Any], changes: dict[str, int]) -> None:
+    changed = with_members(json.dumps(body).encode(), {name: b"%d" % value for name, value in changes.items()})
+
+    assert json.loads(changed) == body | changes

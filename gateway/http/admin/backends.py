@@ -104,6 +104,7 @@ def card(backend: Backend, managed: dict[str, Any] | None, running: Running) -> 
         "engine": backend.adapter.name,
         "url": backend.url,
         "models": dict(backend.models),
+        "changed": dict(backend.changed),
         "left_out": dict(backend.strangers),
         "weight": backend.weight,
         "state": state(backend),

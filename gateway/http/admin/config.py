@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from gateway.access.keys import Principal
 from gateway.config import tree, writing
 from gateway.config.problems import ConfigError, Problem
+from gateway.config.proposal import Proposal
 from gateway.config.replacer import Moved, NotTakenUp, Replacer
 from gateway.config.source import masked
 from gateway.config.versions import Versions
@@ -104,9 +105,9 @@ async def put(request: Request) -> JSONResponse:
     try:
         proposal = await _replacer(request).look_at(text)
     except ConfigError as error:
-        return _refused(error.problems)
+        return refused(error.problems)
     found = {"object": "config.check", "hash": proposal.loaded.hash, "running": loaded.hash}
-    return JSONResponse(found | _said(proposal.warnings, proposal.diff), headers={"etag": etag(loaded.hash)})
+    return JSONResponse(found | said(proposal.warnings, proposal.diff), headers={"etag": etag(loaded.hash)})
 
 
 @router.post(
@@ -129,9 +130,24 @@ async def reload(request: Request) -> JSONResponse:
 async def replaced(request: Request, principal: Principal, action: str, text: str, detail: Mapping[str, Any] | None = None) -> JSONResponse:
     """Makes the text the configuration, if what runs is what the caller means to replace. action, detail: for the audit log."""
     try:
-        before, proposal = await _replacer(request).replace(text, principal.key, instead_of(request))
+        proposal = await taken_up(request, principal, (action, "config"), text, instead_of(request), detail)
     except ConfigError as error:
-        return _refused(error.problems)
+        return refused(error.problems)
+    return _status(request, said(proposal.warnings, proposal.diff))
+
+
+async def taken_up(
+    request: Request,
+    principal: Principal,
+    action: tuple[str, str],
+    text: str,
+    instead: Callable[[str], bool] | None,
+    detail: Mapping[str, Any] | None = None,
+) -> Proposal:
+    """Makes the text the configuration. action: and its target, for the audit log, as is `detail`. instead: see Replacer.replace. Raises
+    ConfigError for what is wrong with it (`refused` tells of that), ApiError."""
+    try:
+        before, proposal = await _replacer(request).replace(text, principal.key, instead)
     except Moved as moved:
         raise _moved(moved.hash) from None
     except writing.NotWritable as error:
@@ -142,9 +158,9 @@ async def replaced(request: Request, principal: Principal, action: str, text: st
         raise ApiError(409, "gateway_read_only", message) from None
     except NotTakenUp as error:
         raise ApiError(400, "gateway_reload_failed", f"The old configuration stays: {error}") from None
-    noted(request, principal, action, "config", before_hash=before.hash, after_hash=proposal.loaded.hash, detail=detail)
+    noted(request, principal, *action, before_hash=before.hash, after_hash=proposal.loaded.hash, detail=detail)
     await versions_of(request).settle()
-    return _status(request, _said(proposal.warnings, proposal.diff))
+    return proposal
 
 
 def _replacer(request: Request) -> Replacer:
@@ -160,11 +176,13 @@ def _status(request: Request, more: Mapping[str, Any] | None = None) -> JSONResp
     return JSONResponse(answer, headers={"etag": etag(status["hash"])})
 
 
-def _said(warnings: Sequence[Problem], diff: str) -> dict[str, Any]:
+def said(warnings: Sequence[Problem], diff: str) -> dict[str, Any]:
+    """What is told of a change."""
     return {"warnings": [asdict(each) for each in warnings], "diff": diff}
 
 
-def _refused(problems: Sequence[Problem]) -> JSONResponse:
+def refused(problems: Sequence[Problem]) -> JSONResponse:
+    """400 with all problems."""
     count = f"{len(problems)} problems, the first: " if len(problems) > 1 else ""
     error = ApiError(400, "caller_invalid_value", f"The old configuration stays: {count}{problems[0]}", param=problems[0].path or None)
     return JSONResponse(orjson.loads(error.body()) | {"problems": [asdict(each) for each in problems]}, 400)

@@ -69,7 +69,10 @@ _CHANGE: Responses = {
     413: described("The body is too large", ENVELOPE),
     428: described("There is no `If-Match`", ENVELOPE),
 }
-_TAKEN: Final = _status(("warnings", _WARNINGS), ("diff", _DIFF))
+CHANGE_ERRORS: Responses = {status: _CHANGE[status] for status in (400, 409, 412, 413, 428)}
+CHANGED: Final[Mapping[str, Any]] = {"warnings": _WARNINGS, "diff": _DIFF}
+"""What is told of every change of the configuration."""
+_TAKEN: Final = _status(*CHANGED.items())
 _LOOKED_AT: Final = shape(
     {
         "object": {"const": "config.check"},

@@ -1,0 +1,247 @@
+"""Deciding which plan of a virtual model runs a request: what is known of it -> who may serve -> scores -> probabilities -> one draw.
+
+    model = await choose(deciding, route, policy, receipt, fields, asked)      raises ApiError 400 when no plan fits the request
+
+A decision never fails a request: where features or the policy do, the baseline plan serves, and that is counted and told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from gateway.serving.call import Receipt
+from gateway.serving.choice import Choice, Decided, Excluded, Snapshot, Weighed
+from gateway.serving.eligible import Eligible, eligible, least
+from gateway.serving.expected import Expectations
+from gateway.serving.options import Options
+from gateway.serving.prompt import conversation, prompt_of, raws_of
+from gateway.serving.standing import Standings
+from gateway.serving.state import RealModel, VirtualModel
+from gateway.wire.errors import ApiError
+from gateway.wire.request import Fields
+from policies.policy import Encoder, Policy, decide
+from policies.values.decision import Decision
+from policies.values.plan import Candidate, Reasoning
+from policies.values.prompt import Prompt
+from policies.values.situation import Prices, Situation, Standing
+
+if TYPE_CHECKING:
+    from policies.values.situation import Vector
+
+log = logging.getLogger("trilemma.decisions")
+
+_EFFORTS: Final[Mapping[bytes, Reasoning]] = {
+    b'"none"': "off",
+    b'"minimal"': "low",
+    b'"low"': "low",
+    b'"medium"': "medium",
+    b'"high"': "high",
+}
+
+
+# Of a preference that says nothing of quality: then all else decides.
+_LEAST_QUALITY: Final = 1e-6
+
+NOTHING: Final = Snapshot(0, None)
+Pseudonym = Callable[[str, str], str]
+
+
+def _as_it_is(_tenant: str, id_: str) -> str:
+    return id_
+
+
+@dataclass(slots=True)
+class Deciding:
+    """What a process knows for decisions beside its state. snapshots: what policies have learnt, by scope; swapped whole.
+
+    fallbacks: decisions that no policy made, by reason. encoder_s: how long slow features may take.
+    """
+
+    snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
+    standings: Standings = field(default_factory=Standings)
+    expectations: Expectations = field(default_factory=Expectations)
+    pseudonym: Pseudonym = _as_it_is
+    encoder_s: float = 0.02
+    fallbacks: Counter[str] = field(default_factory=Counter)
+    now: Callable[[], float] = time.time
+
+    def ended(self, receipt: Receipt) -> None:
+        """A request has ended: what it took is remembered, and where its conversation stands."""
+        self.expectations.ended(receipt)
+        choice = receipt.choice
+        if choice is not None and choice.key is not None and receipt.outcome == "ok":
+            usage = receipt.usage
+            tokens = 0 if usage is None else usage.prompt + usage.completion
+            self.standings.note(choice.key, choice.plan.name, tokens, choice.unit, choice.decided.standing)
+
+
+async def choose(deciding: Deciding, route: VirtualModel, policy: Policy, receipt: Receipt, fields: Fields, asked: Options) -> RealModel:
+    """The model that runs the request; the plan, and all about it, stands on the receipt then. Raises ApiError 400."""
+    begun = time.perf_counter()
+    principal = receipt.principal
+    tenant = principal.tenant if principal is not None else ""
+    raws = raws_of(fields)
+    prompt = prompt_of(fields, raws, tenant, receipt.tags)
+    reasoning = asked.reasoning or _EFFORTS.get(bytes(fields.reasoning_effort))
+    max_cost, clipped = _capped(route.max_cost, asked.max_cost)
+    if clipped:
+        receipt.clipped.append("max_cost")
+    may = eligible(route.plans, route.models, prompt, reasoning=reasoning, max_cost=max_cost, budget_tokens=asked.budget_tokens)
+    key, standing, unit, first = _place(deciding, receipt, tenant, raws)
+    candidates = _candidates(deciding, route, may, prompt, standing)
+    snapshot = deciding.snapshots.get(f"{route.name}/{policy.name}", NOTHING)
+    situation = Situation(
+        candidates=candidates,
+        prices=_prices(deciding, route, candidates, asked),
+        standing=standing,
+        unit=unit,
+        tool_loop=prompt.tool_loop,
+        explore=receipt.learn and not prompt.tool_loop and not _too_late(deciding, candidates, route, asked),
+        now=deciding.now(),
+        tenant=tenant,
+    )
+    decision: Decision | None = None
+    fallback: str | None = None
+    try:
+        situation = msgspec.structs.replace(situation, blocks=await _encoded(policy.algorithm.encoders, prompt, deciding.encoder_s))
+        state = snapshot.state if snapshot.version else policy.start
+        decision = decide(policy, state, situation, receipt.decision_id)
+    except TimeoutError:
+        fallback = "features_late"
+    except ApiError:
+        raise
+    except Exception:
+        log.exception("deciding for `%s` failed; its baseline serves", route.name, extra={"decision_id": receipt.decision_id})
+        fallback = "failed"
+    if decision is None:
+        deciding.fallbacks[fallback or "failed"] += 1
+        decision = _baseline(route, candidates)
+    chosen = candidates[decision.chosen]
+    receipt.policy = policy.name
+    receipt.plan, receipt.strategy = chosen.plan.name, chosen.plan.strategy
+    receipt.propensity, receipt.explored = decision.propensity, decision.explored
+    receipt.choice = Choice(
+        decided=_decided(situation, decision, may.excluded, fallback),
+        plan=chosen.plan,
+        scope=f"{route.name}/{policy.name}",
+        snapshot=snapshot.version,
+        feature_version=",".join(f"{name}:{len(block)}" for name, block in situation.blocks.items()) or None,
+        features=b"".join(block.astype("<f4", copy=False).tobytes() for block in situation.blocks.values()) or None,
+        unit=unit,
+        first_turn=first,
+        key=key,
+        most=may.most[chosen.index],
+        longest=least(may.most[chosen.index], prompt.max_tokens),
+        reasoning=asked.reasoning or chosen.plan.reasoning,
+        took_s=time.perf_counter() - begun,
+    )
+    return route.models[chosen.index]
+
+
+def _candidates(deciding: Deciding, route: VirtualModel, may: Eligible, prompt: Prompt, standing: Standing | None) -> tuple[Candidate, ...]:
+    """Those who may serve, with what is expected of them; plans that differ in nothing that counts for that are asked about once."""
+    known: dict[tuple[str, str | None, int | None, bool], tuple[float, float]] = {}
+    found = []
+    for index in may.plans:
+        plan, most = route.plans[index], may.most[index]
+        alike = (plan.model, plan.reasoning, most, standing is not None and standing.plan == plan.name)
+        expected = known.get(alike)
+        if expected is None:
+            expected = known[alike] = deciding.expectations.of(plan, route.models[index], prompt, most, standing)
+        found.append(Candidate(plan, index, *expected))
+    return tuple(found)
+
+
+def _too_late(deciding: Deciding, candidates: Sequence[Candidate], route: VirtualModel, asked: Options) -> bool:
+    """Whether a plan might take longer than the request may: then nothing is tried out on it."""
+    bounds = [each for each in (asked.deadline_ms, route.deadline_ms) if each is not None]
+    if not bounds:
+        return False
+    tails = [deciding.expectations.p95(each.plan) for each in candidates]
+    return any(tail is not None and tail * 1e3 > min(bounds) for tail in tails)
+
+
+def _capped(cap: float | None, wished: float | None) -> tuple[float | None, bool]:
+    """The lesser, and whether the operator's cap cut what was wished for."""
+    if cap is None or (wished is not None and wished <= cap):
+        return wished, False
+    return cap, wished is not None
+
+
+def _place(deciding: Deciding, receipt: Receipt, tenant: str, raws: Sequence[msgspec.Raw]) -> tuple[str | None, Standing | None, str, bool]:
+    """The key of the conversation, where it stands, its unit, and whether this is its first turn."""
+    if receipt.session is not None:
+        key: str | None = deciding.pseudonym(tenant, receipt.session)
+        known = deciding.standings.of(key)
+        return key, known[0] if known else None, key or "", known is None
+    if not raws:
+        return None, None, receipt.decision_id, True
+    now, before = conversation(tenant, raws)
+    key = deciding.pseudonym(tenant, now)
+    known = deciding.standings.of(deciding.pseudonym(tenant, before)) if before is not None else None
+    if known is None:
+        return key, None, key, before is None
+    return key, known[0], known[1], False
+
+
+def _prices(deciding: Deciding, route: VirtualModel, candidates: Sequence[Candidate], asked: Options) -> Prices:
+    """What money and time are worth in quality, for this request."""
+    second = deciding.expectations.second
+    if asked.preference is None and route.prices is not None:
+        return Prices(route.prices.cost, second(route.prices.latency, route.models))
+    preference = route.preference if asked.preference is None else asked.preference
+    dearest = max(each.cost for each in candidates)
+    slowest = max(each.latency for each in candidates)
+    quality = max(preference.quality, _LEAST_QUALITY)
+    return Prices(
+        cost=preference.cost / quality / dearest if dearest > 0 else 0.0,
+        latency=second(preference.latency / quality / slowest, route.models) if slowest > 0 else 0.0,
+    )
+
+
+async def _encoded(encoders: Sequence[Encoder], prompt: Prompt, within_s: float) -> Mapping[str, Vector]:
+    """The blocks of features. Raises TimeoutError when slow ones are late."""
+    blocks = {each.name: each.encode(prompt) for each in encoders if not each.slow}
+    slow = [each for each in encoders if each.slow]
+    if slow:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(within_s):
+            for each in slow:
+                blocks[each.name] = await loop.run_in_executor(None, each.encode, prompt)
+    return {each.name: blocks[each.name] for each in encoders}
+
+
+def _baseline(route: VirtualModel, candidates: Sequence[Candidate]) -> Decision:
+    """The baseline plan, else the first that may serve; certain."""
+    chosen = next((at for at, each in enumerate(candidates) if each.plan.name == route.baseline), 0)
+    odds = tuple(1.0 if at == chosen else 0.0 for at in range(len(candidates)))
+    return Decision(chosen, 1.0, odds, False)
+
+
+def _decided(situation: Situation, decision: Decision, excluded: tuple[Excluded, ...], fallback: str | None) -> Decided:
+    scores = decision.scores
+    if scores is None or not scores.estimated:
+        nothing = (None,) * len(situation.candidates)
+        each = zip(situation.candidates, decision.probabilities, nothing, nothing, nothing, nothing, strict=True)
+    else:
+        numbers = (scores.quality, scores.low, scores.high, scores.score)
+        each = zip(situation.candidates, decision.probabilities, *numbers, strict=True)
+    return Decided(
+        candidates=tuple(Weighed(c.plan.name, p, q, low, high, score, c.cost, c.latency) for c, p, q, low, high, score in each),
+        prices=situation.prices,
+        excluded=excluded,
+        standing=situation.standing,
+        tool_loop=situation.tool_loop,
+        explore=situation.explore,
+        now=situation.now,
+        shadow=decision.shadow,
+        fallback=fallback,
+    )

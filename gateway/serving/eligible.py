@@ -1,0 +1,146 @@
+"""Which plans may run a request: filters before anything is weighed, each exclusion with its reason.
+
+    reasoning         the caller asks for another amount of thinking
+    capability:NAME   the model cannot do what the request needs, anywhere in its history
+    context_length    prompt and answer would not fit
+    max_cost          not even a short answer is paid for
+    unavailable       no replica would take a call now
+
+What a caller's own request rules out is an error when nothing is left; when no replica takes calls, all that else might serve stay, for
+waiting and failing over are the relay's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from gateway.serving.choice import Excluded
+from gateway.serving.state import RealModel
+from gateway.wire.errors import ApiError
+from policies.values.plan import Plan, Reasoning
+from policies.values.prompt import Prompt
+
+# Of the estimated tokens, so many are certain enough to rule a plan out; what overflows after all goes to a larger model.
+_SURE: Final = 0.9
+# An answer that is cut shorter is of no use.
+_SHORTEST: Final = 16
+
+
+class Eligible(msgspec.Struct, frozen=True, gc=False):
+    """plans: indexes of those that may serve, in order. excluded: who may not, and why. most: tokens that each plan, by index, may sample;
+    None: as many as it will."""
+
+    plans: tuple[int, ...]
+    excluded: tuple[Excluded, ...]
+    most: tuple[int | None, ...]
+
+
+def eligible(
+    plans: Sequence[Plan],
+    models: Sequence[RealModel],
+    prompt: Prompt,
+    *,
+    reasoning: Reasoning | None = None,
+    max_cost: float | None = None,
+    budget_tokens: int | None = None,
+) -> Eligible:
+    """Filters. reasoning, budget_tokens: what the caller asks for. max_cost: most that the request may cost, USD.
+
+    Raises ApiError 400 when nothing fits.
+    """
+    left = list(range(len(plans)))
+    excluded: list[Excluded] = []
+
+    def keep(against: Sequence[str | None], otherwise: ApiError | None) -> None:
+        """Those plans against which there is nothing. otherwise: raised when none is left; None: then all stay."""
+        nonlocal left
+        kept = [index for index in left if against[index] is None]
+        if not kept and otherwise is not None:
+            raise otherwise
+        if kept and len(kept) < len(left):
+            excluded.extend(Excluded(plans[index].name, why) for index in left if (why := against[index]) is not None)
+            left = kept
+
+    each = _each(models)
+    bounds = [least(plan.budget_tokens, budget_tokens) for plan in plans]
+    most = tuple(bounds)
+    if reasoning is not None:
+        keep([None if plan.reasoning in (None, reasoning) else "reasoning" for plan in plans], None)
+    for need in _needs(prompt):
+        keep(each(lambda model, need=need: _lacks(model, need)), _no_capability(need))  # type: ignore[misc]
+    keep(each(lambda model: _too_long(model, prompt)), _no_context())
+    if max_cost is not None:
+        paid = [_paid(model, prompt, max_cost) for model in models]
+        most = tuple(map(least, bounds, paid))
+        dear = [_too_dear(*bound) for bound in zip(paid, [least(bound, prompt.max_tokens) for bound in bounds], strict=True)]
+        keep(["max_cost" if is_dear else None for is_dear in dear], _no_money())
+    keep(each(lambda model: None if model.replicas.any_live else "unavailable"), None)
+    return Eligible(tuple(left), tuple(excluded), most)
+
+
+Against = Callable[[RealModel], str | None]
+
+
+def _each(models: Sequence[RealModel]) -> Callable[[Against], list[str | None]]:
+    """Asks once for each model what is against it, however many plans it has; the answers, by plan."""
+    ids = [id(model) for model in models]
+    distinct = {id(model): model for model in models}
+
+    def asked(against: Against) -> list[str | None]:
+        found = {key: against(model) for key, model in distinct.items()}
+        return [found[key] for key in ids]
+
+    return asked
+
+
+def _needs(prompt: Prompt) -> list[str]:
+    """Capabilities, as a model's card names them."""
+    found = {"vision": prompt.images, "tools": prompt.tools, "json_schema": prompt.json_schema, "logprobs": prompt.logprobs}
+    return [name for name, needed in found.items() if needed]
+
+
+def _lacks(model: RealModel, need: str) -> str | None:
+    """A model of which nothing is said may be able to do anything."""
+    return f"capability:{need}" if model.capabilities and need not in model.capabilities else None
+
+
+def _too_long(model: RealModel, prompt: Prompt) -> str | None:
+    held = model.held_context()
+    if held is None:
+        return None
+    return "context_length" if prompt.tokens * _SURE + (prompt.max_tokens or 1) > held else None
+
+
+def _paid(model: RealModel, prompt: Prompt, max_cost: float) -> int | None:
+    """Tokens of answer that the money buys; None: they cost nothing."""
+    rest = max_cost * 1e6 - prompt.tokens * model.rates.input
+    if model.rates.output > 0:
+        return max(0, int(rest / model.rates.output))
+    return 0 if rest < 0 else None
+
+
+def _too_dear(paid: int | None, wanted: int | None) -> bool:
+    """Whether the money buys less than a short answer, or than all that is wanted."""
+    return paid is not None and paid < min(_SHORTEST, wanted or _SHORTEST)
+
+
+def least(one: int | None, other: int | None) -> int | None:
+    """The lesser of two bounds; None: there is none."""
+    return other if one is None else one if other is None else min(one, other)
+
+
+def _no_capability(need: str) -> ApiError:
+    return ApiError(
+        400, "caller_unsupported_capability", f"No plan of this model has the capability `{need}` that the request needs.", param="model"
+    )
+
+
+def _no_context() -> ApiError:
+    return ApiError(400, "context_length_exceeded", "The prompt is too long for every plan of this model.", param="messages")
+
+
+def _no_money() -> ApiError:
+    return ApiError(400, "caller_max_cost", "No plan of this model can answer for `max_cost`.", param="trilemma.max_cost")

@@ -1,0 +1,113 @@
+"""What a plan is expected to take for a request, in USD and seconds, from what calls took so far (models/latency.py, output_length.py).
+
+    cost       cached prompt x its rate + the rest of the prompt x the input rate + expected answer x the output rate
+    latency    of the replica that has the least to do, at its present load
+    p95        of what requests of the plan have taken
+    load       how much more a second is worth than on an idle pool (policies/pricing/load.py)
+
+A process learns this by itself, from its own calls; it is what a decision is made from, so it is kept with the decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+
+from gateway.pool.backend import Backend
+from gateway.serving.call import Receipt, UpstreamCall
+from gateway.serving.eligible import least
+from gateway.serving.state import RealModel
+from models.latency import Latency
+from models.output_length import OutputLength
+from models.quantile import Quantile
+from policies.pricing.load import latency_price, utilisation
+from policies.values.plan import Plan
+from policies.values.prompt import Prompt
+from policies.values.situation import Standing
+
+_Way = tuple[str, str | None]
+
+
+class Expectations:
+    """What is known of costs and times in this process. Its size is that of the configuration."""
+
+    def __init__(self) -> None:
+        self._latencies: dict[tuple[str, str], Latency] = {}
+        self._lengths: dict[_Way, OutputLength] = {}
+        self._tails: dict[_Way, Quantile] = {}
+
+    def of(self, plan: Plan, model: RealModel, prompt: Prompt, most: int | None, standing: Standing | None) -> tuple[float, float]:
+        """USD and seconds. most: tokens that the plan may sample. standing: of the conversation, which its plan's replica has cached."""
+        cached = min(standing.tokens, prompt.tokens) if standing is not None and standing.plan == plan.name else 0
+        answer = self._length(plan).expected(least(most, prompt.max_tokens))
+        rates = model.rates
+        cost = ((prompt.tokens - cached) * rates.input + cached * rates.cached_input + answer * rates.output) / 1e6
+        serving = [each for each in model.backends if each.serves]
+        if not serving:
+            return cost, 0.0
+        backend = min(serving, key=_load)
+        waiting = int(backend.queued) + (model.admission.waiting if model.admission is not None else 0)
+        return cost, self._latency(backend.name, model.public).predict(backend.in_flight, waiting, prompt.tokens, cached, answer)
+
+    def p95(self, plan: Plan) -> float | None:
+        """Seconds that 95 % of the plan's requests took no longer than; None: too few were seen."""
+        tail = self._tails.get((plan.model, plan.reasoning))
+        return None if tail is None else tail.value()
+
+    def second(self, base: float, models: Sequence[RealModel]) -> float:
+        """The price of a second, which on an idle pool is `base`, at the load that these models have now."""
+        running = waiting = places = 0
+        for model in {id(each): each for each in models}.values():
+            if model.admission is not None:
+                running, waiting, places = (
+                    running + model.admission.running,
+                    waiting + model.admission.waiting,
+                    places + model.admission.slots,
+                )
+                continue
+            for backend in model.backends:
+                queued = int(backend.queued)
+                running, waiting = running + backend.in_flight, waiting + queued
+                known = backend.spec.slots if backend.spec.launch is not None else 0
+                # Of an engine whose places are not known: when something waits in it they are all taken, else there are enough.
+                places += known or (backend.in_flight if queued else 2 * backend.in_flight)
+        return latency_price(base, utilisation(running, waiting, places)) if running else base
+
+    def ended(self, receipt: Receipt) -> None:
+        """A request has ended: what its calls took is learnt from, and what it took itself, if a plan ran it."""
+        for call in receipt.calls:
+            if call.outcome == "ok" and call.usage is not None and call.ended is not None:
+                self._learn(call)
+        choice = receipt.choice
+        if choice is None or receipt.outcome != "ok" or receipt.usage is None:
+            return
+        way = (choice.plan.model, choice.plan.reasoning)
+        self._length(choice.plan).observe(receipt.usage.completion, choice.longest)
+        if way not in self._tails:
+            self._tails[way] = Quantile(0.95)
+        self._tails[way].observe(perf_counter() - receipt.received)
+
+    def _learn(self, call: UpstreamCall) -> None:
+        usage = call.usage
+        if usage is None or call.ended is None:
+            return
+        total = call.ended - call.started
+        first = call.first - call.started if call.streamed and call.first is not None else None
+        self._latency(call.backend, call.model).observe(call.others, usage.prompt, usage.cached, first, usage.completion, total)
+
+    def _latency(self, backend: str, model: str) -> Latency:
+        known = self._latencies.get((backend, model))
+        if known is None:
+            known = self._latencies[backend, model] = Latency()
+        return known
+
+    def _length(self, plan: Plan) -> OutputLength:
+        way = (plan.model, plan.reasoning)
+        known = self._lengths.get(way)
+        if known is None:
+            known = self._lengths[way] = OutputLength()
+        return known
+
+
+def _load(backend: Backend) -> float:
+    return (backend.in_flight + backend.queued) / backend.weight

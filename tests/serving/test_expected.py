@@ -1,0 +1,110 @@
+"""What plans are expected to take, learnt from what calls took."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.config.load import parse
+from gateway.serving.call import Receipt, UpstreamCall
+from gateway.serving.choice import Choice, Decided
+from gateway.serving.expected import Expectations
+from gateway.serving.state import RealModel, build
+from gateway.wire.usage import Usage
+from policies.values.plan import Plan
+from policies.values.prompt import Prompt
+from policies.values.situation import Prices, Standing
+
+PLAN = Plan("p", "m")
+
+
+def model(**settings: Any) -> RealModel:
+    config = {
+        "version": 1,
+        "backends": {name: {"url": f"http://{name}", "models": {"m": "m"}} for name in ("a", "b")},
+        "models": {"m": {"price": {"input": 1, "cached_input": 0.1, "output": 2}, **settings}},
+        "keys": [{"name": "k", "sha256": "a" * 64}],
+    }
+    found = build(parse(json.dumps(config), {}).config, "hash", lambda name: name).names["m"]
+    assert isinstance(found, RealModel)
+    return found
+
+
+def receipt(plan: Plan = PLAN, *, backend: str = "a", tokens: int = 100, seconds: float = 2.0, longest: int | None = None) -> Receipt:
+    """An answer of so many tokens, whose stream began after a fifth of the time."""
+    usage = Usage(prompt=1_000, cached=0, completion=tokens)
+    call = UpstreamCall(backend, "m", 0.0, first=seconds / 5, ended=seconds, status=200, outcome="ok", usage=usage, streamed=True)
+    choice = Choice(Decided((), Prices()), plan, "auto/learn", longest=longest)
+    return Receipt("r", "d", 0.0, usage=usage, outcome="ok", calls=[call], choice=choice)
+
+
+def test_cost_follows_the_answers_that_came() -> None:
+    """1,000 tokens of prompt cost 0.001 USD; 100 tokens of answer 0.0002."""
+    known, one = Expectations(), model()
+    for _ in range(200):
+        known.ended(receipt())
+
+    cost, _ = known.of(PLAN, one, Prompt(tokens=1_000), None, None)
+    assert cost == pytest.approx(0.0012, rel=0.02)
+    assert known.of(PLAN, one, Prompt(tokens=1_000), 50, None)[0] == pytest.approx(0.0011, rel=0.02)  # cut by the plan
+    assert known.of(PLAN, one, Prompt(tokens=1_000, max_tokens=50), None, None)[0] == pytest.approx(0.0011, rel=0.02)  # by the caller
+
+
+def test_what_its_conversation_left_in_a_plans_cache_is_cheaper_there_alone() -> None:
+    known, one = Expectations(), model()
+    for _ in range(200):
+        known.ended(receipt())
+
+    here = known.of(PLAN, one, Prompt(tokens=1_000), None, Standing("p", 5.0, tokens=800))
+    elsewhere = known.of(PLAN, one, Prompt(tokens=1_000), None, Standing("q", 5.0, tokens=800))
+    assert elsewhere[0] - here[0] == pytest.approx(800 * 0.9 / 1e6)
+    assert here[1] <= elsewhere[1]
+
+
+def test_latency_is_that_of_the_replica_with_the_least_to_do() -> None:
+    known, one = Expectations(), model()
+    for _ in range(200):
+        known.ended(receipt(backend="a", seconds=2.0))
+        known.ended(receipt(backend="b", seconds=6.0))
+
+    a, b = one.backends
+    a.in_flight, b.in_flight = 0, 3
+    assert known.of(PLAN, one, Prompt(tokens=1_000), None, None)[1] == pytest.approx(2.0, rel=0.1)
+    a.in_flight, b.in_flight = 9, 0
+    assert known.of(PLAN, one, Prompt(tokens=1_000), None, None)[1] == pytest.approx(6.0, rel=0.1)
+
+
+def test_failed_calls_teach_nothing_of_time_or_length() -> None:
+    known, one = Expectations(), model()
+    before = known.of(PLAN, one, Prompt(tokens=1_000), None, None)
+    failed = receipt(seconds=300.0, tokens=9_000)
+    failed.outcome = failed.calls[0].outcome = "backend_error"
+    known.ended(failed)
+
+    assert known.of(PLAN, one, Prompt(tokens=1_000), None, None) == before
+
+
+def test_the_slowest_twentieth_is_known_once_there_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Expectations()
+    assert known.p95(PLAN) is None
+    for count in range(400):
+        took = 10.0 if count % 10 == 0 else 1.0
+        monkeypatch.setattr("gateway.serving.expected.perf_counter", lambda took=took: took)
+        known.ended(receipt())
+
+    tail = known.p95(PLAN)
+    assert tail is not None
+    assert 5 < tail < 15
+
+
+def test_a_second_is_dearer_when_others_wait_for_it() -> None:
+    known = Expectations()
+    one = model(queue={"slots": 4, "room": 10})
+    assert one.admission is not None
+
+    assert known.second(0.1, [one]) == 0.1
+    for taken in range(4):
+        one.admission._take()
+        assert known.second(0.1, [one, one]) == pytest.approx(0.1 if taken < 2 else 0.1 * (1 + 4 * ((taken + 1) / 4 - 0.7)))
