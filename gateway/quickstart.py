@@ -40,10 +40,11 @@ models:  # USD per million tokens; made-up prices, so that routing has something
   $weak: {context: 1024, capabilities: [json_schema, logprobs], price: {input: 0.005, output: 0.015}}
 
 policies:
-  split: {type: weighted, params: {weights: {weak: 1, strong: 1}}, seed: 1}
+  # Learns from POST /v1/feedback which model is good enough (docs/routing.md).
+  learn: {type: thompson, floor: 0.02, seed: 1, wrappers: [{type: sticky}]}
 
 virtual_models:
-  auto: {policy: split, plans: {weak: {model: $weak}, strong: {model: $strong}}, baseline: weak}
+  auto: {policy: learn, plans: {weak: {model: $weak}, strong: {model: $strong}}, baseline: weak}
 
 keys:
   - {name: dev, sha256: $sha256, scopes: [inference, admin]}

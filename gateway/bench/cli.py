@@ -32,9 +32,8 @@ def main(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     if options.out is not None:
-        write_out(report, options.out)
-    if options.raw is not None:
-        write_raw(report, options.raw)
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / f"{report.suite}.json").write_bytes(report.json())
     if options.into is not None:
         options.into.write_text(put(options.into.read_text(), report.suite, report.markdown()))
     sys.stdout.write(report.json().decode() if options.json else report.text())
@@ -46,10 +45,9 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def write_out(report: Report, folder: Path) -> None:
-    """The JSON object and the plots of a report."""
+def write_plots(report: Report, folder: Path) -> None:
+    """The plots of a report on overhead."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{report.suite}.json").write_bytes(report.json())
     for kind, unit in (("requests", "us per request"), ("streams", "us per event")):
         series: dict[str, list[float]] = {}
         for block in _blocks(report):
@@ -82,10 +80,21 @@ def _overhead(options: argparse.Namespace, progress: Progress) -> Report:
     sizes = overhead.QUICK if options.quick else overhead.Sizes()
     if options.blocks is not None:
         sizes = replace(sizes, blocks=options.blocks)
-    return overhead.run(sizes, progress, options.command)
+    report = overhead.run(sizes, progress, options.command)
+    if options.out is not None:
+        write_plots(report, options.out)
+    if options.raw is not None:
+        write_raw(report, options.raw)
+    return report
 
 
-SUITES: Mapping[str, Callable[[argparse.Namespace, Progress], Report]] = {"overhead": _overhead}
+def _routing(options: argparse.Namespace, progress: Progress) -> Report:
+    from gateway.bench import routing  # numpy is loaded for this suite alone
+
+    return routing.run(options.quick, progress, routing.Folders(options.cache, options.matrix, options.costs, options.raw, options.out))
+
+
+SUITES: Mapping[str, Callable[[argparse.Namespace, Progress], Report]] = {"overhead": _overhead, "routing": _routing}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -97,6 +106,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--into", type=Path, metavar="PAGE.md", help="put the table into that page, between <!-- SUITE --> marks, too")
     parser.add_argument("--quick", action="store_true", help="a smoke run of seconds; its figures mean little")
     parser.add_argument("--assert-bars", action="store_true", help="exit with 1 when a bar is missed")
+    parser.add_argument("--matrix", type=Path, metavar="FILE", help="routing: your outcomes, CSV: id,prompt,category,<a column per model>")
+    parser.add_argument("--costs", type=Path, metavar="FILE", help="routing: what they cost, USD: the same ids and models")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="routing: where embeddings are kept (default: .trilemma/cache)")
     parser.add_argument("--blocks", type=_positive, metavar="N", help="blocks per series, the least one counts")
     parser.add_argument("--command", metavar="CMD", help="measure another server instead; {config}, {port}, {backend} are filled in")
     return parser

@@ -26,7 +26,7 @@ from gateway.bench.blocks import least as least_of
 from gateway.bench.ctools import BenchError, Load, Tools, compile_tools, run_load
 from gateway.bench.report import Bar, Report, commit, machine, versions
 from gateway.bench.servers import Server, Site
-from gateway.bench.setup import KEY, LANES, MODEL, PACED_MODEL, WEIGHTED_MODEL, Recorded, Setup, counted, rows, switched_on
+from gateway.bench.setup import KEY, LANES, MODEL, PACED_MODEL, ROUTED_MODEL, WEIGHTED_MODEL, Recorded, Setup, counted, rows, switched_on
 
 BARS: Final[Mapping[str, Bar]] = {
     "request_x_nginx": Bar(most=10.0),
@@ -39,8 +39,7 @@ BARS: Final[Mapping[str, Bar]] = {
 """Ratios are to nginx in the same run."""
 
 _PACKAGES = ("aiohttp", "fastapi", "httptools", "msgspec", "orjson", "starlette", "uvicorn", "uvloop")
-_KINDS = ("requests", "weighted", "single", "streams", "stripped")
-_NO_LINUCB = "there is no LinUCB policy yet; a weighted draw over two plans stands in tables.extra (weighted_cpu_us_per_request)"
+_KINDS = ("requests", "weighted", "routed", "single", "streams", "stripped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +137,8 @@ def measure(sizes: Sizes, folder: Path, tools: Tools, progress: Progress, comman
             targets["gateway"] = gateways.enter_context(servers.gateway_server(site, setup, command))
             for lane in LANES if command is None else ():
                 targets[lane] = gateways.enter_context(servers.gateway_server(site, Setup(lane, mock.port, folder), lane=lane))
+            if command is None:  # a process of its own: numpy has its price in memory
+                targets["learner"] = gateways.enter_context(servers.gateway_server(site, Setup("learner", mock.port, folder, learns=True)))
             asked = _warm(sizes, targets, tools.lg)
             blocks = tuple(_blocks(sizes, targets, tools.lg, progress))
             memory = {name: proctree.memory(server.pid) for name, server in targets.items() if name != "direct"}
@@ -164,6 +165,8 @@ def _loads(sizes: Sizes, target: str) -> dict[str, Load]:
     single = {"single": Load(MODEL, 1, sizes.single)}
     if target == "direct":
         return single
+    if target == "learner":
+        return {"routed": Load(ROUTED_MODEL, sizes.connections, sizes.requests)}
     requests = sizes.nginx_requests if target == "nginx" else sizes.requests
     paced = Load(PACED_MODEL, sizes.stream_connections, sizes.streams, stream=True)
     loads = {"requests": Load(MODEL, sizes.connections, requests), "streams": paced}
@@ -209,9 +212,6 @@ def figures_of(measured: Measured) -> tuple[dict[str, float | None], dict[str, s
     def added(value: Value) -> float:
         return least("gateway/single", value) - least("direct/single", value)
 
-    def routed() -> float:
-        raise MissingFigureError(_NO_LINUCB)
-
     least = measured.least
     return evaluate(
         {
@@ -226,7 +226,7 @@ def figures_of(measured: Measured) -> tuple[dict[str, float | None], dict[str, s
             "nginx_cpu_us_per_event": lambda: least("nginx/streams", event_us),
             "request_x_nginx": lambda: least("gateway/requests", request_us) / least("nginx/requests", request_us),
             "event_x_nginx": lambda: least("gateway/streams", event_us) / least("nginx/streams", event_us),
-            "routed_cpu_us_per_request": routed,
+            "routed_cpu_us_per_request": lambda: least("learner/routed", request_us),
         }
     )
 
@@ -250,15 +250,22 @@ def _lane(measured: Measured, target: str) -> dict[str, float | None]:
 
 
 def extra_of(measured: Measured) -> dict[str, float | None]:
-    """Numbers beside the figures: a weighted draw, the path on which usage is stripped, one connection, nginx's own additions."""
+    """Numbers beside the figures: a weighted draw, what LinUCB adds, streams whose usage is stripped, one connection, nginx's own additions."""
     least = measured.least
 
     def added(value: Value) -> float:
         return least("nginx/single", value) - least("direct/single", value)
 
+    def routed_rss() -> float:
+        if "learner" not in measured.memory:
+            raise MissingFigureError("it was not measured")
+        return measured.memory["learner"].rss / 1e6
+
     values, _ = evaluate(
         {
             "weighted_cpu_us_per_request": lambda: least("gateway/weighted", request_us),
+            "routed_added_us": lambda: least("learner/routed", request_us) - least("gateway/requests", request_us),
+            "routed_rss_mb": routed_rss,
             "cpu_us_per_event_stripped": lambda: least("gateway/stripped", event_us),
             "cpu_us_per_request_1_connection": lambda: least("gateway/single", request_us),
             "nginx_cpu_us_per_request_1_connection": lambda: least("nginx/single", request_us),

@@ -16,7 +16,7 @@ import msgspec
 from gateway.config.schema import Config, Rules
 
 KEY: Final = "sk-trilemma-bench"
-MODEL, PACED_MODEL, WEIGHTED_MODEL = "mock", "mock-slow", "auto"
+MODEL, PACED_MODEL, WEIGHTED_MODEL, ROUTED_MODEL = "mock", "mock-slow", "auto", "learn"
 LANES: Final = ("asgi", "route")
 """The ways for a request that the gateway takes when the short one is not to be had (lanes.py)."""
 
@@ -42,12 +42,14 @@ class Recorded(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """A gateway over one backend, a port of the loopback. folder: where its database lies. everything: else nothing is counted or kept."""
+    """A gateway over one backend, a port of the loopback. folder: where its database lies. everything: else nothing is counted or kept.
+    learns: it has a virtual model behind which LinUCB reads hashed features and has eight plans to choose from, too."""
 
     name: str
     backend: int
     folder: Path
     everything: bool = True
+    learns: bool = False
 
     @property
     def database(self) -> Path:
@@ -58,6 +60,11 @@ class Setup:
         """The configuration file; JSON is YAML, too."""
         price = {"price": {"input": 0.1, "output": 0.4}}
         plans = {"one": {"model": MODEL}, "two": {"model": PACED_MODEL}}
+        policies: dict[str, Any] = {"split": {"type": "weighted", "params": {"weights": {"one": 1, "two": 1}}, "seed": 1}}
+        virtual: dict[str, Any] = {WEIGHTED_MODEL: {"policy": "split", "plans": plans}}
+        if self.learns:
+            policies["linucb"] = {"type": "linucb", "params": {"features": ["hashed"]}, "floor": 0.02, "seed": 1}
+            virtual[ROUTED_MODEL] = {"policy": "linucb", "plans": {f"plan-{number}": {"model": MODEL} for number in range(8)}}
         key: dict[str, Any] = {"name": "bench", "sha256": hashlib.sha256(KEY.encode()).hexdigest(), "scopes": ["inference", "metrics"]}
         return msgspec.json.encode(
             {
@@ -71,8 +78,8 @@ class Setup:
                     }
                 },
                 "models": {MODEL: price, PACED_MODEL: price},
-                "policies": {"split": {"type": "weighted", "params": {"weights": {"one": 1, "two": 1}}, "seed": 1}},
-                "virtual_models": {WEIGHTED_MODEL: {"policy": "split", "plans": plans}},
+                "policies": policies,
+                "virtual_models": virtual,
                 "keys": [key],
                 "limits": {"key": _AMPLE, "tenants": {"default": _AMPLE}} if self.everything else {},
                 "storage": {"url": f"sqlite:///{self.database}" if self.everything else ""},

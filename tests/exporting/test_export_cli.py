@@ -30,7 +30,9 @@ def filled(place: Place) -> Place:
     for id_ in (NEW, OLD):
         fill(
             place,
-            decision(id_, tenant="shop", tags='{"team": "red"}', status=None, explored=True, usage_estimated=None, cost_usd=0.25),
+            decision(
+                id_, tenant="shop", tags='{"team": "red"}', status=None, explored=True, usage_estimated=None, cost_usd=0.25, features=None
+            ),
             item("calls", decision_id=id_, n=0),
             item("calls", decision_id=id_, n=1),
             item("feedback", tenant="shop", id=id_, decision_id=id_, metric="quality", value=0.5, verdict=None),

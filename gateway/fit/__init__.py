@@ -1,0 +1,1 @@
+"""`trilemma fit`: what policies read that is made beforehand, and off the request path."""

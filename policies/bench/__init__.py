@@ -1,0 +1,1 @@
+"""Measurements of routing on published outcomes: nothing here serves a request."""
