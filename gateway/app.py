@@ -34,6 +34,7 @@ from gateway.http.admin import decisions as admin_decisions
 from gateway.http.admin import keys as admin_keys
 from gateway.http.admin import policies as admin_policies
 from gateway.http.admin import policy_changes as admin_policy_changes
+from gateway.http.admin import policy_worth as admin_policy_worth
 from gateway.http.admin import versions as admin_versions
 from gateway.http.lane import Lane
 from gateway.http.request_ids import RequestIds
@@ -143,6 +144,7 @@ class App:
             admin_decisions.router,
             admin_policies.router,
             admin_policy_changes.router,
+            admin_policy_worth.router,
         )
         errors.install(self.api, routers)
         for router in routers:
@@ -203,7 +205,7 @@ class App:
                 idempotency=Idempotency() if self._shared is None else Idempotency(claim=self._shared.claim),
                 limits=access.limits,
                 onward=self.telemetry.onward,
-                deciding=Deciding(pseudonym=pseudonym, encoder_s=loaded.config.learning.encoder_ms / 1e3),
+                deciding=Deciding(pseudonym=pseudonym),
             )
             engines: Engines
             if self._shared is None:

@@ -22,9 +22,10 @@ NODES: Floats = np.array([-4.0, -2.6, -1.5, -0.5, 0.5, 1.5, 2.6, 4.0])
 # So narrow that a spread below cannot be told from none.
 NARROWEST = 1e-9
 
-# log of the standard normal distribution function; linear in between it is right to 2e-5, and beyond the ends it is constant.
-_Z: Floats = np.arange(-1000, 801) / 100.0
-_LOG: Floats = np.array([math.log(0.5 * math.erfc(-z / math.sqrt(2.0))) for z in _Z.tolist()])
+# log of the standard normal distribution function on a grid, of which the nearest entry is taken; beyond the ends it is constant.
+_STEPS = 512
+_LOW, _HIGH = -10, 8
+_LOG: Floats = np.array([math.log(0.5 * math.erfc(-z / _STEPS / math.sqrt(2.0))) for z in range(_LOW * _STEPS, _HIGH * _STEPS + 1)])
 
 
 def best(means: Sequence[float], sds: Sequence[float]) -> tuple[float, ...]:
@@ -35,11 +36,15 @@ def best(means: Sequence[float], sds: Sequence[float]) -> tuple[float, ...]:
     ends = (m[:, None] + s[:, None] * NODES).ravel()
     ends.sort()
     # Below, some quantity is all but certainly larger.
-    ends = ends[np.searchsorted(ends, (m + NODES[0] * s).max()) :]
+    ends = ends[ends.searchsorted((m + NODES[0] * s).max()) :]
     grid = np.empty(2 * len(ends) - 1)
     grid[::2] = ends
     grid[1::2] = 0.5 * (ends[1:] + ends[:-1])
-    logs = np.interp((grid - m[:, None]) / s[:, None], _Z, _LOG)
+    rate = _STEPS / s
+    place = grid * rate[:, None]
+    place -= (m * rate)[:, None] + (_LOW * _STEPS - 0.5)
+    np.clip(place, 0.0, len(_LOG) - 1, out=place)
+    logs = _LOG.take(place.astype(np.int32))
     product = np.exp(logs.sum(0))
     first, middle, last = product[:-2:2], product[1::2], product[2::2]
     # The integral of F dL over an interval, both parabolas, is linear in L's three values; these are their weights.

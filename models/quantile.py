@@ -70,4 +70,4 @@ class Quantile:
             number -= 1
         held = self._bins[number]
         down = min(above / held, 1.0) if held else 1.0
-        return 2.0 ** ((number + 1.0 - down + _FIRST) / _PER_OCTAVE)
+        return math.exp2((number + 1.0 - down + _FIRST) / _PER_OCTAVE)

@@ -10,6 +10,7 @@ import hashlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
+from math import inf
 
 from policies.values.decision import Decision
 
@@ -23,8 +24,8 @@ def uniform(decision_id: str, seed: int) -> float:
 def mix(propensities: Sequence[float], floor: float) -> tuple[float, ...]:
     """The propensities with the exploration floor in them; they sum to 1."""
     total = sum(propensities)
-    if not total > 0:
-        raise ValueError("no plan has a positive probability")
+    if not 0 < total < inf or min(propensities) < 0:
+        raise ValueError("no plan has a positive probability, or one has none that is a number from 0")
     share = floor / len(propensities)
     return tuple((1.0 - floor) * (p / total) + share for p in propensities)
 

@@ -79,8 +79,11 @@ class RoutingPolicy(Protocol[S]):
 
 
 class Kit(msgspec.Struct, frozen=True):
-    """What the world gives to a policy that is built. encoder: by name without version (`shape`, `static`); raises ValueError for one that
-    cannot be had. policy: another configured policy over the same plans, with its wrappers. baseline: the plan that is the guarantee."""
+    """What the world gives to a policy that is built.
+
+    encoder: by name without version (`shape`, `static`); raises ValueError for one that cannot be had. policy: another configured policy
+    over the same plans, with its wrappers. baseline: name of the plan that is the guarantee.
+    """
 
     encoder: Callable[[str], Encoder]
     policy: Callable[[str], RoutingPolicy[Any]]
@@ -88,8 +91,8 @@ class Kit(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """A configured policy, ready to decide. floor: total share of draws that is spread evenly over the candidates. seed: of the draws. start: what
-    the algorithm knows before anything is, its `empty()`."""
+    """A configured policy, ready to decide. floor: total share of draws that is spread evenly over the candidates. seed: of the draws.
+    start: what the algorithm knows before anything is, its `empty()`."""
 
     name: str
     algorithm: RoutingPolicy[Any]
@@ -103,8 +106,14 @@ def decide(policy: Policy, state: Any, situation: Situation, decision_id: str) -
     scores = policy.algorithm.estimate(state, situation)
     odds = policy.algorithm.propensities(state, situation, scores)
     floor = policy.floor if situation.explore and odds.explores else 0.0
-    decision = draw(odds.drawn, floor, decision_id, policy.seed, odds.marginal)
-    return msgspec.structs.replace(decision, scores=scores, shadow=odds.shadow)
+    drawn = draw(odds.drawn, floor, decision_id, policy.seed, odds.marginal)
+    return Decision(drawn.chosen, drawn.propensity, drawn.probabilities, drawn.explored, scores, odds.shadow)
+
+
+def needed(algorithm: RoutingPolicy[Any]) -> tuple[Encoder, ...]:
+    """Whose blocks it cannot decide without: all that it reads, but those that only a policy reads which merely watches."""
+    found: tuple[Encoder, ...] | None = getattr(algorithm, "needed", None)
+    return algorithm.encoders if found is None else found
 
 
 Blocks = Mapping[str, "Vector"]

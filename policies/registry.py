@@ -58,7 +58,7 @@ Specs = Mapping[str, Spec]
 
 
 def policy(name: str, specs: Specs, plans: Sequence[Plan], baseline: str, encoder: Callable[[str], Encoder]) -> Policy:
-    """Builds a configured policy; a type that is not configured goes by its own name (`fixed`). Raises ValueError for one that cannot be."""
+    """Builds a configured policy; a type that is not configured goes by its own name (`fixed`). Raises ValueError."""
     spec = specs.get(name) or Spec(type=name)
     algorithm = _built(name, specs, plans, baseline, encoder, ())
     return Policy(name, algorithm, spec.floor, spec.seed, algorithm.empty())

@@ -59,7 +59,7 @@ def test_its_python_runs_from_top_to_bottom(stack: Started, clone: Path) -> None
     lines = shell(stack, clone, f'{EXPORTS}\nexec "{sys.executable}" readme.py').splitlines()
     assert re.fullmatch(r"\d+ tokens in, \d+ out", lines[1])
     (picked,) = [line for line in lines if " picked by " in line]
-    assert re.fullmatch(rf"({STRONG}|{WEAK}) picked by split for USD [0-9.e-]+", picked)
+    assert re.fullmatch(rf"({STRONG}|{WEAK}) picked by learn for USD [0-9.e-]+", picked)
     assert "2 vectors of 576 numbers" in lines
     assert lines[-1] == "404 model_not_found model"
 

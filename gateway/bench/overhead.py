@@ -250,7 +250,7 @@ def _lane(measured: Measured, target: str) -> dict[str, float | None]:
 
 
 def extra_of(measured: Measured) -> dict[str, float | None]:
-    """Numbers beside the figures: a weighted draw, what LinUCB adds, streams whose usage is stripped, one connection, nginx's own additions."""
+    """Numbers beside the figures: a weighted draw, what LinUCB adds, streams without usage, one connection, nginx's own additions."""
     least = measured.least
 
     def added(value: Value) -> float:

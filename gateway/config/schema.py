@@ -253,6 +253,7 @@ class Model(Section):
     timeouts: OwnTimeouts = Field(OwnTimeouts(), description="Bounds of one call for this model, in place of the backend's.")
     deadline_ms: int | None = Field(None, ge=1, description="Longest time a request may take, waits and retries included, in milliseconds.")
     hedge: Hedge | None = Field(None, description="Ask a second replica when the first is slow. Default: never.")
+    replaced_by: Name | None = Field(None, description="It is retired: this real model serves whatever asks for it.")
 
 
 class Policy(Section):
@@ -395,7 +396,7 @@ class Learning(Section):
     """How policies learn from outcomes."""
 
     encoder_ms: float = Field(
-        20.0, gt=0, le=10_000, description="How long a request waits for slow features; then its baseline plan serves, in milliseconds."
+        150.0, gt=0, le=10_000, description="How long a request waits for slow features; then its baseline plan serves, in milliseconds."
     )
     every_s: float = Field(0.2, gt=0, le=60, description="How often outcomes are looked for, in seconds.")
 

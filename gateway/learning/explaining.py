@@ -17,7 +17,7 @@ from gateway.serving.choice import Decided
 from gateway.serving.decision import runner_up_price
 from gateway.serving.state import VirtualModel
 from policies.draw import uniform
-from policies.policy import Policy, decide
+from policies.policy import Policy, decide, needed
 from policies.values.decision import Decision
 from policies.values.plan import Candidate
 from policies.values.situation import Situation
@@ -105,7 +105,7 @@ def explained(row: Mapping[str, Any], route: VirtualModel, policy: Policy, state
         terms: dict[str, dict[str, float]] = {}
         differences = tuple(_by_baseline(row, decided, route))
     else:
-        missing = [each.name for each in policy.algorithm.encoders if each.name not in situation.blocks]
+        missing = [each.name for each in needed(policy.algorithm) if each.name not in situation.blocks]
         if missing:
             raise CannotBe(f"the policy `{policy.name}` reads the features `{missing[0]}` now, which were not logged then")
         try:

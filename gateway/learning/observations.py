@@ -12,6 +12,7 @@ from gateway.learning.labels import METRIC, Label
 from gateway.learning.scopes import Scope
 from gateway.serving.choice import Weighed
 from gateway.store.learning import Facts, Taught
+from policies.policy import needed
 from policies.values.outcome import Observation
 
 Reason = Literal[
@@ -71,7 +72,7 @@ def observations(scope: Scope, row: Taught, facts: Facts) -> Sequence[Observatio
     Raises ValueError where the policy reads features that are not there.
     """
     blocks = unpacked(facts.features, facts.feature_version)
-    for encoder in scope.algorithm.encoders:
+    for encoder in needed(scope.algorithm):
         if encoder.name not in blocks or len(blocks[encoder.name]) != encoder.dim:
             raise ValueError(f"there are no features `{encoder.name}:{encoder.dim}`")
 

@@ -15,19 +15,20 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from gateway.access.link import Link
 from gateway.learning.blocks import unpacked
 from gateway.learning.labels import label
-from gateway.learning.logged import Record
+from gateway.learning.logged import Asked, Record, recorded
 from gateway.serving.choice import Decided
-from gateway.store.database import Database
-from gateway.store.export import exported
+from gateway.store.history import Stretch
 from gateway.store.learning import Outcome
 from gateway.store.urls import Location
 from policies.offpolicy.log import LogError, Option, Row
 
 _DAY_S: Final = 86_400.0
 _WITHIN_S: Final = 60.0
-_ROWS: Final = 5_000
+MOST: Final = 200_000
+"""Decisions that are read from a database, if nobody says otherwise."""
 
 
 class Reading(NamedTuple):
@@ -42,18 +43,13 @@ def read_folder(folder: Path) -> Record:
     return _record(_lines(folder / "decisions.jsonl"), _lines(folder / "outcomes.jsonl"))
 
 
-async def read_database(location: Location, days: float) -> Record:
-    """Of the last days. Raises StoreError."""
-    database = Database(location, within_s=_WITHIN_S)
-    until = time.time()
-    found: dict[str, list[Mapping[str, Any]]] = {"decisions": [], "outcomes": []}
+async def read_database(location: Location, model: str, days: float, last: int = MOST) -> Record:
+    """Of a virtual model: the newest decisions of the last days, no more than so many. Raises StoreError."""
+    link = Link(location, _WITHIN_S, "trilemma-replay")
     try:
-        for table, rows in found.items():
-            async for some in exported(database, table, until - days * _DAY_S, until, _ROWS):
-                rows += some
+        return await recorded(link.read, Asked(Stretch(model, since=time.time() - days * _DAY_S), last))
     finally:
-        await database.close()
-    return _record(found["decisions"], found["outcomes"])
+        await link.close()
 
 
 def rows_of(record: Record, model: str, by_unit: Collection[str] = ()) -> Reading:

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from gateway.proof.failing import Failed, run
 from gateway.proof.policies import Subject, configured
-from gateway.proof.record import read_database, read_folder, rows_of
+from gateway.proof.record import MOST, read_database, read_folder, rows_of
 from gateway.proof.tables import number, small, table
 from gateway.store.writer import StoreError
 from policies.offpolicy.estimators import Estimate
@@ -54,6 +54,7 @@ def add_log_options(parser: argparse.ArgumentParser, *, required: bool = True) -
     add("--config", type=Path, required=required, metavar="FILE", help="the configuration that has the policy, and names the database")
     add("--log", type=Path, default=None, metavar="PATH", help="instead of the database: a folder of `trilemma export`, or lines of JSON")
     add("--days", type=float, default=30.0, metavar="N", help="of the database: only what was decided since (default: 30)")
+    add("--last", type=int, default=MOST, metavar="N", help=f"of the database: only so many decisions, the newest (default: {MOST:,})")
     add("--model", default=None, metavar="NAME", help="the virtual model (default: the only one)")
     add("--policy", default=None, metavar="NAME", help="the policy to be put to it (default: the one that serves the model)")
     add("--state", type=Path, default=None, metavar="FILE", help="a snapshot of what the policy has learnt")
@@ -103,7 +104,7 @@ def _logged(args: argparse.Namespace, subject: Subject) -> tuple[Logged, dict[st
     elif subject.location is None:
         raise Failed("there is no database: `storage.url` is empty; name a log with --log", 2)
     else:
-        record = asyncio.run(read_database(subject.location, args.days))
+        record = asyncio.run(read_database(subject.location, subject.model, args.days, args.last))
     reading = rows_of(record, subject.model, subject.by_unit)
     return logged(reading.rows, names), reading.left_out
 

@@ -25,7 +25,6 @@ from gateway.serving.options import Options
 from gateway.serving.prompt import conversation, prompt_of, raws_of
 from gateway.serving.standing import Standings
 from gateway.serving.state import RealModel, VirtualModel
-from gateway.wire.errors import ApiError
 from gateway.wire.request import Fields
 from policies.policy import Encoder, Policy, decide
 from policies.values.decision import Decision
@@ -62,14 +61,13 @@ def _as_it_is(_tenant: str, id_: str) -> str:
 class Deciding:
     """What a process knows for decisions beside its state. snapshots: what policies have learnt, by scope; swapped whole.
 
-    fallbacks: decisions that no policy made, by reason. encoder_s: how long slow features may take.
+    fallbacks: decisions that no policy made, by reason.
     """
 
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
     standings: Standings = field(default_factory=Standings)
     expectations: Expectations = field(default_factory=Expectations)
     pseudonym: Pseudonym = _as_it_is
-    encoder_s: float = 0.02
     fallbacks: Counter[str] = field(default_factory=Counter)
     now: Callable[[], float] = time.time
 
@@ -98,29 +96,24 @@ async def choose(deciding: Deciding, route: VirtualModel, policy: Policy, receip
     key, standing, unit, first = _place(deciding, receipt, tenant, raws)
     candidates = _candidates(deciding, route, may, prompt, standing)
     snapshot = deciding.snapshots.get(f"{route.name}/{policy.name}", NOTHING)
-    situation = Situation(
-        candidates=candidates,
-        prices=_prices(deciding, route, candidates, asked),
-        standing=standing,
-        unit=unit,
-        tool_loop=prompt.tool_loop,
-        explore=receipt.learn and not prompt.tool_loop and not _too_late(deciding, candidates, route, asked),
-        now=deciding.now(),
-        tenant=tenant,
-    )
-    decision: Decision | None = None
+    prices = _prices(deciding, route, candidates, asked)
+    explore = receipt.learn and not prompt.tool_loop and not _too_late(deciding, candidates, route, asked)
+    blocks: Mapping[str, Vector] = {}
     fallback: str | None = None
     try:
-        situation = msgspec.structs.replace(situation, blocks=await _encoded(policy.algorithm.encoders, prompt, deciding.encoder_s))
-        state = snapshot.state if snapshot.version else policy.start
-        decision = decide(policy, state, situation, receipt.decision_id)
+        if policy.algorithm.encoders:
+            blocks = await _encoded(policy.algorithm.encoders, prompt, route.encoder_s)
     except TimeoutError:
         fallback = "features_late"
-    except ApiError:
-        raise
     except Exception:
-        log.exception("deciding for `%s` failed; its baseline serves", route.name, extra={"decision_id": receipt.decision_id})
-        fallback = "failed"
+        fallback = _failed(route, receipt)
+    situation = Situation(candidates, blocks, prices, standing, unit, prompt.tool_loop, explore, deciding.now(), tenant)
+    decision: Decision | None = None
+    if fallback is None:
+        try:
+            decision = decide(policy, snapshot.state if snapshot.version else policy.start, situation, receipt.decision_id)
+        except Exception:
+            fallback = _failed(route, receipt)
     if decision is None:
         deciding.fallbacks[fallback or "failed"] += 1
         decision = _baseline(route, candidates)
@@ -133,8 +126,8 @@ async def choose(deciding: Deciding, route: VirtualModel, policy: Policy, receip
         plan=chosen.plan,
         scope=f"{route.name}/{policy.name}",
         snapshot=snapshot.version,
-        feature_version=",".join(f"{name}:{len(block)}" for name, block in situation.blocks.items()) or None,
-        features=b"".join(block.astype("<f4", copy=False).tobytes() for block in situation.blocks.values()) or None,
+        feature_version=",".join([f"{name}:{len(block)}" for name, block in blocks.items()]) if blocks else None,
+        features=b"".join([block.astype("<f4", copy=False).tobytes() for block in blocks.values()]) if blocks else None,
         unit=unit,
         first_turn=first,
         key=key,
@@ -144,6 +137,12 @@ async def choose(deciding: Deciding, route: VirtualModel, policy: Policy, receip
         took_s=time.perf_counter() - begun,
     )
     return route.models[chosen.index]
+
+
+def _failed(route: VirtualModel, receipt: Receipt) -> str:
+    """Tells of a policy or an encoder that failed; the reason that is kept."""
+    log.exception("deciding for `%s` failed; its baseline serves", route.name, extra={"decision_id": receipt.decision_id})
+    return "failed"
 
 
 def _candidates(deciding: Deciding, route: VirtualModel, may: Eligible, prompt: Prompt, standing: Standing | None) -> tuple[Candidate, ...]:

@@ -13,6 +13,7 @@ waiting and failing over are the relay's business.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -51,34 +52,47 @@ def eligible(
 
     Raises ApiError 400 when nothing fits.
     """
+    bounds = [least(plan.budget_tokens, budget_tokens) for plan in plans]
+    needs = _needs(prompt)
+    if reasoning is None and max_cost is None and not needs and _all_fit(models, prompt):
+        return Eligible(tuple(range(len(plans))), (), tuple(bounds))
     left = list(range(len(plans)))
     excluded: list[Excluded] = []
 
-    def keep(against: Sequence[str | None], otherwise: ApiError | None) -> None:
+    def keep(against: Sequence[str | None], otherwise: Callable[[], ApiError] | None) -> None:
         """Those plans against which there is nothing. otherwise: raised when none is left; None: then all stay."""
         nonlocal left
         kept = [index for index in left if against[index] is None]
         if not kept and otherwise is not None:
-            raise otherwise
+            raise otherwise()
         if kept and len(kept) < len(left):
             excluded.extend(Excluded(plans[index].name, why) for index in left if (why := against[index]) is not None)
             left = kept
 
     each = _each(models)
-    bounds = [least(plan.budget_tokens, budget_tokens) for plan in plans]
     most = tuple(bounds)
     if reasoning is not None:
         keep([None if plan.reasoning in (None, reasoning) else "reasoning" for plan in plans], None)
-    for need in _needs(prompt):
-        keep(each(lambda model, need=need: _lacks(model, need)), _no_capability(need))  # type: ignore[misc]
-    keep(each(lambda model: _too_long(model, prompt)), _no_context())
+    for need in needs:
+        keep(each(partial(_lacks, need)), partial(_no_capability, need))
+    keep(each(lambda model: _too_long(model, prompt)), _no_context)
     if max_cost is not None:
         paid = [_paid(model, prompt, max_cost) for model in models]
         most = tuple(map(least, bounds, paid))
         dear = [_too_dear(*bound) for bound in zip(paid, [least(bound, prompt.max_tokens) for bound in bounds], strict=True)]
-        keep(["max_cost" if is_dear else None for is_dear in dear], _no_money())
+        keep(["max_cost" if is_dear else None for is_dear in dear], _no_money)
     keep(each(lambda model: None if model.replicas.any_live else "unavailable"), None)
     return Eligible(tuple(left), tuple(excluded), most)
+
+
+def _all_fit(models: Sequence[RealModel], prompt: Prompt) -> bool:
+    """Whether there is nothing against any of them, for a request that needs nothing but text."""
+    before = None
+    for model in models:
+        if model is not before and (not model.replicas.any_live or _too_long(model, prompt) is not None):
+            return False
+        before = model
+    return True
 
 
 Against = Callable[[RealModel], str | None]
@@ -98,11 +112,13 @@ def _each(models: Sequence[RealModel]) -> Callable[[Against], list[str | None]]:
 
 def _needs(prompt: Prompt) -> list[str]:
     """Capabilities, as a model's card names them."""
+    if not (prompt.images or prompt.tools or prompt.json_schema or prompt.logprobs):
+        return []
     found = {"vision": prompt.images, "tools": prompt.tools, "json_schema": prompt.json_schema, "logprobs": prompt.logprobs}
     return [name for name, needed in found.items() if needed]
 
 
-def _lacks(model: RealModel, need: str) -> str | None:
+def _lacks(need: str, model: RealModel) -> str | None:
     """A model of which nothing is said may be able to do anything."""
     return f"capability:{need}" if model.capabilities and need not in model.capabilities else None
 

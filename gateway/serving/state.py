@@ -58,7 +58,13 @@ class RealModel:
         """Tokens of prompt and answer that every replica holds: as configured, or as the engines say."""
         if self.context is not None:
             return self.context
-        return min((card.max_model_len for card in self.cards() if card.max_model_len is not None), default=None)
+        least: int | None = None
+        for each in self.backends:  # as in `cards`; this is asked for each request
+            card = each.cards.get(each.models[self.public])
+            held = None if card is None or self.public in each.strangers else card.max_model_len
+            if held is not None and (least is None or held < least):
+                least = held
+        return least
 
     def cards(self) -> list[ModelInfo]:
         """What the engines say of it, but for those behind whose name another model answers now."""
@@ -71,7 +77,8 @@ class VirtualModel:
     """A name behind which a policy picks a plan.
 
     models: of each plan, in order. baseline: name of the plan that serves when no policy can decide. policies: all that are configured and
-    fit these plans, by name. max_cost: USD. preference, prices: what counts how much; prices win.
+    fit these plans, by name. max_cost: USD. preference, prices: what counts how much; prices win. encoder_s: how long
+    slow features may take.
     """
 
     name: str
@@ -84,6 +91,7 @@ class VirtualModel:
     max_cost: float | None
     preference: Preference
     prices: Worth | None
+    encoder_s: float = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +118,7 @@ class State:
         """It is in use from now on: the queues that it shares with the state before take its bounds."""
         for name, model in self.config.models.items():
             route = self.names.get(name)
-            if model.queue is not None and isinstance(route, RealModel) and route.admission is not None:
+            if model.queue is not None and isinstance(route, RealModel) and route.public == name and route.admission is not None:
                 spec = model.queue
                 route.admission.resize(slots=spec.slots, room=spec.room, wait_s=spec.wait_s, weights=spec.weights)
 
@@ -156,7 +164,8 @@ def build(
     real = {name: replace(model, stand_ins=_stand_ins(config, name, base)) for name, model in base.items()}
     names: dict[str, RealModel | VirtualModel] = dict(real)
     for public, model in config.models.items():
-        names.update(dict.fromkeys(model.aliases, real[public]))
+        served = real[_unaliased(config, public)]
+        names.update(dict.fromkeys(model.aliases if model.replaced_by is None else [public, *model.aliases], served))
     for name, spec_v in config.virtual_models.items():
         names[name] = _virtual(config, name, spec_v, real, encoders)
     stored = before.stored if before is not None else ()
@@ -180,6 +189,7 @@ def _virtual(config: Config, name: str, spec: Virtual, real: Mapping[str, RealMo
         max_cost=spec.caps.max_cost,
         preference=spec.preference,
         prices=spec.prices,
+        encoder_s=config.learning.encoder_ms / 1e3,
     )
 
 
@@ -198,15 +208,15 @@ def _real_models(config: Config, backends: Mapping[str, Backend], before: State 
     found = {}
     for public, replicas in serving.items():
         card = config.models.get(public, Model())
-        old = before.names.get(public) if before is not None else None
-        known = old.replicas if isinstance(old, RealModel) else None
+        old = _known(before, public)
+        known = old.replicas if old is not None else None
         found[public] = RealModel(
             public=public,
             replicas=Replicas(public, replicas, before=known),
             rates=_rates(card.price),
             context=card.context,
             retry=Retry(card.attempts, card.retry_wait_s),
-            admission=_admission(card.queue, old.admission if isinstance(old, RealModel) else None),
+            admission=_admission(card.queue, old.admission if old is not None else None),
             hedging=_hedging(card.hedge, public, before),
             limits={each.name: card.timeouts.over(each.timeouts) for each in replicas},
             deadline_ms=card.deadline_ms,
@@ -247,8 +257,8 @@ def _hedging(spec: Hedge | None, public: str, before: State | None) -> Hedging |
     """What is known of waits goes on over a reload that does not change the hedging."""
     if spec is None:
         return None
-    old = before.names.get(public) if before is not None else None
-    if before is not None and isinstance(old, RealModel) and before.config.models.get(public, Model()).hedge == spec:
+    old = _known(before, public)
+    if before is not None and old is not None and before.config.models.get(public, Model()).hedge == spec:
         return old.hedging
     return Hedging(share=spec.share, quantile=spec.quantile, least_s=spec.least_s)
 
@@ -267,8 +277,18 @@ def _rates(price: Price) -> Rates:
     return Rates(input=price.input, cached_input=cached, output=price.output)
 
 
+def _known(before: State | None, public: str) -> RealModel | None:
+    """The real model of this name until now, if requests for it reached it."""
+    old = before.names.get(public) if before is not None else None
+    return old if isinstance(old, RealModel) and old.public == public else None
+
+
 def _unaliased(config: Config, name: str) -> str:
-    for public, model in config.models.items():
-        if name in model.aliases:
-            return public
-    return name
+    """The real model that serves whatever asks for this name: an alias's own, and for a retired one that which replaced it."""
+    for _ in range(len(config.models) + 1):
+        name = next((public for public, model in config.models.items() if name in model.aliases), name)
+        successor = config.models.get(name, Model()).replaced_by
+        if successor is None:
+            return name
+        name = successor
+    raise ValueError(f"models are replaced by each other in a circle, `{name}` among them")

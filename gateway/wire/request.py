@@ -39,6 +39,10 @@ class Fields(msgspec.Struct, frozen=True, gc=False):
     cache_salt: msgspec.Raw = msgspec.Raw()
     tools: msgspec.Raw = msgspec.Raw()
     response_format: msgspec.Raw = msgspec.Raw()
+    input: msgspec.Raw = msgspec.Raw()
+    system: msgspec.Raw = msgspec.Raw()
+    instructions: msgspec.Raw = msgspec.Raw()
+    max_output_tokens: msgspec.Raw = msgspec.Raw()
     logprobs: msgspec.Raw = msgspec.Raw()
     reasoning_effort: msgspec.Raw = msgspec.Raw()
     chat_template_kwargs: msgspec.Raw = msgspec.Raw()
@@ -197,7 +201,8 @@ def with_members(body: bytes, changes: Mapping[str, bytes]) -> bytes:
     at = 0
     missing = dict(changes)
     for member in members(body):
-        if (value := missing.pop(member.key, None)) is not None:
+        if (value := changes.get(member.key)) is not None:  # each time, for of several engines take the last
+            missing.pop(member.key, None)
             parts += (body[at : member.value], value)
             at = member.end
     parts.append(body[at:])

@@ -28,9 +28,11 @@ PLANS: Final = tuple(Plan(f"plan-{index}", f"model-{index}") for index in range(
 TOKENS: Final = 200
 _ROUNDS: Final = 5
 _BATCH: Final = 1_000
-_DIMS: Final = {"hashed": 32, "static": 64}
+_WORST, _STEP = 0.4, 0.05
+"""Quality of the first plan, and how much better each next one is."""
+_DIMS: Final[Mapping[str, int]] = {"hashed": 32, "static": 64}
 """Numbers of a block that is made up."""
-_RULES: Final = {
+_RULES: Final[Mapping[str, Any]] = {
     "signals": {
         "code": {"keywords": ["traceback", "compile", "function"]},
         "long": {"tokens": {"above": 2_000}},
@@ -159,13 +161,13 @@ def _folded(policy: Policy, state: Any, random: np.random.Generator, begin: int,
     shown = [_blocks(policy, random) for _ in range(64)]
     for start in range(begin, end, _BATCH):
         stop = min(start + _BATCH, end)
-        plans = random.integers(0, len(PLANS), stop - start).tolist()
-        good = (random.random(stop - start) < 0.5).tolist()
+        plans = random.integers(0, len(PLANS), stop - start)
+        good = (random.random(stop - start) < _WORST + _STEP * plans).tolist()
         state = policy.algorithm.fold(
             state,
             [
                 Observation(f"o{row}", PLANS[plan].name, shown[row % len(shown)], float(quality), at=1e6 + row)
-                for row, plan, quality in zip(range(start, stop), plans, good, strict=True)
+                for row, plan, quality in zip(range(start, stop), plans.tolist(), good, strict=True)
             ],
         )
     return state

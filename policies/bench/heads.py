@@ -43,7 +43,7 @@ NEAREST: Final = 60
 _SMOOTHED: Final = 0.7
 _BLEND: Final = 300.0
 # How much a difference of each block counts among neighbours.
-_NEAR: Final = {"embedding": 1.0, "words": 0.6, "shape": 0.05}
+_NEAR: Final[Mapping[str, float]] = {"embedding": 1.0, "words": 0.6, "shape": 0.05}
 
 PAIR: Final = (Plan("weak", "weak"), Plan("strong", "strong"))
 

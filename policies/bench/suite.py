@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +29,7 @@ from policies.offpolicy.simulate import Setting
 Progress = Callable[[str], None]
 
 # Weights that a classifier of topics is held to 0 by, for each embedding.
-_PENALTY: Final = {"minilm": 100.0, "static": 30.0}
+_PENALTY: Final[Mapping[str, float]] = {"minilm": 100.0, "static": 30.0}
 BATCH: Final = 8
 
 
@@ -78,6 +78,11 @@ QUICK: Final = Sizes(
     encodes=10,
     processes=1,
 )
+
+
+def within(sizes: Sizes, prompts: int) -> Sizes:
+    """The sizes for a matrix of so many prompts: at most a quarter is told of beforehand, or labelled."""
+    return replace(sizes, warm=min(sizes.warm, prompts // 4), topic_labels=min(sizes.topic_labels, prompts // 4))
 
 
 @dataclass(frozen=True)

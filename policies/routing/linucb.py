@@ -20,8 +20,8 @@ from policies.values.situation import Situation
 
 
 class Params(linear.Params, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """alpha: width of the bonus, in standard deviations: 2 where nothing is known yet (less locks on to a wrong plan now and then); with 200
-    labels of every plan, 0.25 to 0.5 is enough. The others: see linear.py."""
+    """alpha: width of the bonus, in standard deviations: 2 where nothing is known yet (less locks on to a wrong plan now and then); with
+    200 labels of every plan, 0.25 to 0.5 is enough. The others: see linear.py."""
 
     alpha: float = 2.0
 

@@ -16,8 +16,8 @@ class Prompt(msgspec.Struct, frozen=True):
     """A request as policies see it.
 
     turns: every message that has text, in order, system messages too. tokens: of the prompt, estimated. max_tokens: of the answer, as it
-    was asked for. tools, json_schema, images, audio: whether the request needs them, anywhere in its history. tool_loop: the last message is a tool's
-    answer. user_turns: messages of the user. tenant, tags: whose it is and what it is labelled with.
+    was asked for. tools, json_schema, logprobs, images, audio: whether the request needs them, anywhere in its history. tool_loop: the last
+    message is a tool's answer. user_turns: messages of the user. tenant, tags: whose it is and what it is labelled with.
     """
 
     turns: tuple[Turn, ...] = ()

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from policies.policy import Encoder, RoutingPolicy
+from policies.policy import Encoder, RoutingPolicy, needed
 from policies.values.decision import Odds, Scores
 from policies.values.outcome import Observation
 from policies.values.situation import Situation
@@ -31,6 +31,11 @@ class Wrapper:
     def encoders(self) -> tuple[Encoder, ...]:
         """Those of the policy inside."""
         return self.inner.encoders
+
+    @property
+    def needed(self) -> tuple[Encoder, ...]:
+        """Whose blocks it cannot decide without, see policies.policy.needed."""
+        return needed(self.inner)
 
     def empty(self) -> Any:
         """What is known before anything is."""
@@ -55,9 +60,14 @@ class Wrapper:
 
 def union(*policies: RoutingPolicy[Any]) -> tuple[Encoder, ...]:
     """The encoders of all, each name once, in order."""
+    return distinct(*(policy.encoders for policy in policies))
+
+
+def distinct(*encoders: Sequence[Encoder]) -> tuple[Encoder, ...]:
+    """Each name once, in order."""
     found: dict[str, Encoder] = {}
-    for policy in policies:
-        for encoder in policy.encoders:
+    for each in encoders:
+        for encoder in each:
             found.setdefault(encoder.name, encoder)
     return tuple(found.values())
 

@@ -28,12 +28,12 @@ import numpy as np
 import numpy.typing as npt
 
 from policies.offpolicy.sequences import share_evidence
-from policies.policy import Encoder, Kit, RoutingPolicy
+from policies.policy import Encoder, Kit, RoutingPolicy, needed
 from policies.values.decision import Odds, Scores
 from policies.values.outcome import Observation
 from policies.values.plan import Plan
 from policies.values.situation import Situation
-from policies.wrappers.base import Wrapper, mixed, normalised, union
+from policies.wrappers.base import Wrapper, distinct, mixed, normalised, union
 
 SLOTS = 4096
 EMPTY = np.uint64(2**64 - 1)
@@ -85,6 +85,11 @@ class Canary(Wrapper):
     def encoders(self) -> tuple[Encoder, ...]:
         """Those of both."""
         return union(self.inner, self._other)
+
+    @property
+    def needed(self) -> tuple[Encoder, ...]:
+        """Of both: the marginal probability needs the side that does not serve, too."""
+        return distinct(needed(self.inner), needed(self._other))
 
     def empty(self) -> State:
         """What is known before anything is."""

@@ -5,7 +5,8 @@ d.shadow[name] = argmax_a p_shadow(a)            the plan that it would most lik
 It has a state of its own, folded on the same observations, so it learns from what the deployed policy chose. It draws nothing. Where it
 fails for numbers or features that it cannot work with (ArithmeticError, ValueError, LookupError), the request goes on, and the empty name
 is logged in its stead, so that failures are seen and can be counted; where it cannot fold, it keeps what it knew, and `failures` counts
-that. Any other error is a mistake in its code and is not hidden.
+that. Any other error is a mistake in its code and is not hidden. Features that only it reads are not waited for beyond the time box: they
+may be missing in a decision, from which it then learns nothing, while the policy that serves does.
 """
 
 from __future__ import annotations
@@ -81,10 +82,12 @@ class Shadow(Wrapper):
             return ""
 
     def fold(self, state: State, observations: Sequence[Observation]) -> State:
-        """Both learn."""
+        """Both learn; the one that watches, where its features are there."""
         inner = self.inner.fold(state.inner, observations)
+        names = [each.name for each in self._other.encoders]
+        readable = [each for each in observations if all(name in each.blocks for name in names)]
         try:
-            return State(inner, self._other.fold(state.other, observations), state.failures)
+            return State(inner, self._other.fold(state.other, readable), state.failures)
         except FAILURES:
             return State(inner, state.other, state.failures + 1)
 

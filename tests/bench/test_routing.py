@@ -140,7 +140,7 @@ def test_ones_own_matrix_with_its_costs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("id,prompt\n1,a\n", "first line"), ("id,prompt,category,a,b\n1,x,,0,1\n2,y,,1,1\n", "needs 80 prompts"), (None, "No such file")],
+    [("id,prompt\n1,a\n", "first line"), ("id,prompt,category,a,b\n1,x,,0,1\n2,y,,1,1\n", "needs 40 prompts"), (None, "No such file")],
 )
 def test_a_matrix_that_cannot_be_used_is_said(text: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "own.csv"

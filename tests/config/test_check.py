@@ -92,6 +92,35 @@ def of_fallbacks(models: str, virtual: str = "") -> list[str]:
     return [each for each in found(virtual, backends=FOUR, models=f"models: {{{models}}}\n") if "has no price" not in each]
 
 
+def test_retired_models_that_work() -> None:
+    """Whoever names one means its successor, over several steps too."""
+    virtual = "virtual_models: {auto: {policy: fixed, plans: {p: {model: old}}}}\n"
+    models = "old: {replaced_by: older}, older: {replaced_by: see, aliases: [ancient]}, b: {aliases: [see]}, a: {fallbacks: [old, ancient]}"
+    assert of_fallbacks(models, virtual) == []
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        ("old: {replaced_by: e}, d: {aliases: [large]}", "models.old.replaced_by: no backend serves `e`"),
+        ("old: {replaced_by: lager}, d: {aliases: [large]}", "models.old.replaced_by: no backend serves `lager`; did you mean `large`?"),
+        ("old: {replaced_by: auto}", "models.old.replaced_by: `auto` is a virtual model: a real one takes the place of another"),
+        ("old: {replaced_by: old}", "models.old.replaced_by: models are replaced in a circle: old -> old"),
+        ("x: {replaced_by: y}, y: {replaced_by: x}", "models.y.replaced_by: models are replaced in a circle: y -> x -> y"),
+        ("old: {replaced_by: a}, b: {aliases: [old]}", "models.b.aliases[0]: `old` is itself a retired model"),
+        ("b: {replaced_by: a}, a: {fallbacks: [b]}", "models.a.fallbacks[0]: fallbacks run in a circle: a -> a"),
+    ],
+)
+def test_retired_models_that_lead_nowhere(models: str, message: str) -> None:
+    virtual = "virtual_models: {auto: {policy: fixed, plans: {p: {model: d}}}}\n"
+    assert message in [each.replace(" (warning)", "") for each in of_fallbacks(models, virtual)]
+
+
+def test_a_retired_model_that_is_served_still() -> None:
+    [only] = of_fallbacks("b: {replaced_by: a}")
+    assert "`b` is retired, but backend `" in only and "it gets no calls under this name" in only
+
+
 def test_fallbacks_that_work() -> None:
     """Two ways to the same model are no circle, and an alias is as good as the name."""
     assert of_fallbacks("a: {fallbacks: [b, see]}, b: {fallbacks: [c]}, c: {aliases: [see], fallbacks: [d]}") == []

@@ -557,7 +557,7 @@ async def test_the_documentation_s_commands(own: Own, tmp_path: Path) -> None:
     """As they are written, one after another, but for the key and the edit."""
     run, client = own
     page = (Path(__file__).parents[2] / "docs/admin.md").read_text()
-    export, change, look = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    export, change, _policies, look = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert "ADMIN=" in export and "URL=" in export
     (edited,) = [line for line in change.splitlines() if line.startswith("#")]
     script = change.replace(edited, """sed -i 's/"mock-model": "mock-model"/&, "more": "mock-model"/' trilemma.yaml""") + look

@@ -397,6 +397,8 @@ async def test_behind_a_virtual_model_the_other_plans_stand_in(tmp_path: Path) -
             assert answer.headers["x-trilemma-policy"] == "first"
             assert it.run.settled[-1].propensity == 1.0
             it.mocks[next_to_die].script(Behaviour(status=429, headers={"retry-after": "60"}, times=0))
+        answer = await it.ask(model="auto")  # the one that seemed to be well says that it is not, and nobody else is
+        assert (answer.status_code, answer.headers["x-trilemma-model"]) == (429, "B")
         answer = await it.ask(model="auto")
         assert (answer.status_code, answer.headers["x-trilemma-model"]) == (503, "A")
 

@@ -81,7 +81,8 @@ async def test_the_gateway_answers_as_documented(mock: MockBackend, gateway: Run
             (properties["trilemma"]["properties"] if name == "deadline_ms" else properties).get(name, {}).update(bounds)
     change = found["paths"]["/admin/backends/{name}"]["patch"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
     change["state"]["enum"] = ["serving"]  # it finds out what the backend is called, and would drain it under the other requests
-    for path, method in (("/admin/config", "put"), ("/admin/config/rollback", "post")):
+    of_policies = [("/admin/policies/{name}", "put"), ("/admin/policies/{name}", "delete")]
+    for path, method in (("/admin/config", "put"), ("/admin/config/rollback", "post"), *of_policies):
         for parameter in found["paths"][path][method]["parameters"]:
             if parameter["name"] == "If-Match":
                 parameter["schema"] = {"enum": ['"not what runs"']}  # else it might change what is under test

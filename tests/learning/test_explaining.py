@@ -69,16 +69,20 @@ async def asked(client: httpx.AsyncClient, number: int) -> tuple[str, str]:
 async def taught(run: Running, client: httpx.AsyncClient, requests: int, *, folded: bool) -> list[str]:
     """The ids; each answer is judged, and what was said is learnt before the next ten are asked."""
     ids: list[str] = []
-    learner = run.app.learner
-    assert learner is not None
     for start in range(0, requests, 10):
         for id_, plan in await asyncio.gather(*(asked(client, number) for number in range(start, start + 10))):
             ids.append(id_)
             value = 0.9 if plan == "dear" else len(ids) % 3 / 2
             assert (await client.post("/v1/feedback", json={"decision_id": id_, "metric": "quality", "value": value})).status_code == 202
         if folded:
-            await until(lambda count=len(ids): learner.folded >= count, "the outcomes are learnt", 20)
+            await until_learnt(run, len(ids))
     return ids
+
+
+async def until_learnt(run: Running, count: int) -> None:
+    learner = run.app.learner
+    assert learner is not None
+    await until(lambda: learner.folded >= count, "the outcomes are learnt", 20)
 
 
 def explain(capsys: pytest.CaptureFixture[str], file: Path, id_: str, *more: str) -> tuple[int, str, str]:
@@ -126,6 +130,29 @@ async def test_what_sticks_to_its_plan_says_by_which_terms(
     other = "dear" if plan == "cheap" else "cheap"
     assert terms[plan]["stay"] == pytest.approx(0.02) and terms[other]["margin"] == pytest.approx(-0.01)
     assert after["standing"]["plan"] == plan and after["propensity"] == 1
+
+
+async def test_what_was_decided_while_frozen_and_after_a_rollback_is_made_again(
+    mock: MockBackend, place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wrappers that come and go, and versions that go back, do not keep what was known from being restored."""
+    config = config_of(mock, place.url, POLICIES["thompson"])
+    (tmp_path / "etc").mkdir()
+    async with running(config, tmp_path / "etc" / "state") as run, run.client("sk-shop") as client, run.client("sk-ops") as ops:
+        ids = await taught(run, client, 40, folded=True)
+        back = await ops.post("/admin/policies/learn/rollback", json={"version": 2})
+        assert back.status_code == 200, back.text
+        later = [(await asked(client, number))[0] for number in range(3)]
+        assert (await ops.post("/admin/policies/learn/freeze")).status_code == 200
+        frozen = [(await asked(client, number))[0] for number in range(3)]
+    for id_ in frozen:
+        status, found = await asyncio.to_thread(told, capsys, run.file, id_)
+        assert (status, found["snapshot"], found["explore"]) == (0, back.json()["version"], True)
+        assert max(each["probability"] for each in found["candidates"]) == 1
+    run.file.write_text(json.dumps(config))
+    for id_ in (*later, ids[-1]):
+        status, found = await asyncio.to_thread(told, capsys, run.file, id_)
+        assert (status, found["same_configuration"]) == (0, True)
 
 
 async def test_people_read_a_table(mock: MockBackend, place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

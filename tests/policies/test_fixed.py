@@ -19,8 +19,9 @@ def test_the_baseline_serves_unless_another_is_named() -> None:
     assert probabilities(build(Params(plan="c"), (), kit(baseline="b"))) == (0.0, 0.0, 1.0)
 
 
-def test_the_first_that_can_serve_does_where_the_plan_cannot() -> None:
-    assert probabilities(Fixed("c"), Situation(candidates("abc")[:2])) == (1.0, 0.0)
+def test_where_the_plan_cannot_serve_the_baseline_does_else_the_first_that_can() -> None:
+    assert probabilities(Fixed("c", "b"), Situation(candidates("abc")[:2])) == (0.0, 1.0)
+    assert probabilities(Fixed("c", "d"), Situation(candidates("abc")[:2])) == (1.0, 0.0)
 
 
 def test_it_never_explores_without_a_floor() -> None:

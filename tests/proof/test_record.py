@@ -36,6 +36,7 @@ def one(id_: str, **changes: Any) -> Any:
     """A decision of the virtual model `auto`."""
     features = np.array([0.5, -2.0, 3.0], dtype="<f4").tobytes()
     base: dict[str, Any] = {
+        "created": int(id_[:12], 16) / 1e3,
         "requested_model": "auto",
         "policy": "now",
         "plan": "large",
@@ -108,7 +109,7 @@ def by_id(reading: Reading) -> dict[str, Row]:
 def of_database(place: Place) -> Record:
     location = located(place.url)
     assert location is not None
-    return asyncio.run(read_database(location, 1.0))
+    return asyncio.run(read_database(location, "auto", 1.0))
 
 
 def test_rows_are_what_was_decided_and_what_was_said_of_it(filled: Place, ids: Sequence[str]) -> None:

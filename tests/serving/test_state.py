@@ -73,6 +73,32 @@ def test_prices_come_with_the_model_and_cached_tokens_cost_as_fresh_ones_unless_
     assert built.names["large"].rates == Rates(input=1.0, cached_input=0.25, output=3.0)  # type: ignore[union-attr]
 
 
+def test_a_retired_model_is_its_successor() -> None:
+    old = {"aliases": ["older"], "replaced_by": "fast", "queue": {"slots": 3}}
+    virtual = {"auto": {"policy": "fixed", "plans": {"p": {"model": "old"}}}}
+    made = config(models=json.loads(config().model_dump_json(include={"models"}))["models"] | {"old": old}, virtual_models=virtual)
+    built = state(made)
+
+    small = built.names["small"]
+    assert built.names["old"] is built.names["older"] is small
+    auto = built.names["auto"]
+    assert isinstance(auto, VirtualModel) and auto.models[0].public == "small" and auto.plans[0].model == "old"
+    built.take_up()
+    again = state(made, built)
+    assert isinstance(small, RealModel) and small.admission is None
+    assert again.names["old"] is again.names["small"]
+
+
+def test_a_model_that_is_retired_while_it_is_served_keeps_its_replicas_apart() -> None:
+    models = {"small": {"replaced_by": "large"}, "large": {}}
+    before = state(config(models=models, virtual_models={}))
+    after = state(config(models={"small": {}, "large": {}}, virtual_models={}), before)
+
+    assert before.names["small"] is before.names["large"]
+    small = after.names["small"]
+    assert isinstance(small, RealModel) and [backend.name for backend in small.backends] == ["a"]
+
+
 def test_an_alias_is_its_model() -> None:
     built = state(config())
 

@@ -17,12 +17,11 @@ from gateway.config import tree
 from gateway.config.plans import policy_specs
 from gateway.http import schema
 from gateway.http.admin import policy_shapes as shapes
-from gateway.http.admin.asked import body_of, fields_of, limit_of, moment, query_of, whole, wrong
+from gateway.http.admin.asked import limit_of, moment, query_of, whole, wrong
 from gateway.http.admin.etags import etag
 from gateway.http.decisions import asked
 from gateway.http.routes import caller, gateway_of
 from gateway.learning import rebuilding, statistics
-from gateway.learning.evaluating import Busy, Evaluator, Question, TooLong, Untold
 from gateway.learning.learner import Learner
 from gateway.learning.logged import Asked, recorded
 from gateway.learning.scopes import Scope, scope_of
@@ -31,7 +30,7 @@ from gateway.serving.choice import Snapshot
 from gateway.serving.state import State, VirtualModel
 from gateway.store import history
 from gateway.store.history import Card, Stretch
-from gateway.wire.errors import NO_RETRY, ApiError, retry_after, shown
+from gateway.wire.errors import NO_RETRY, ApiError, shown
 from policies.policy import Policy
 from policies.registry import Spec
 
@@ -41,8 +40,6 @@ T = TypeVar("T")
 
 MOST_ROWS: Final = 100_000
 _ROWS: Final = 10_000
-_MAX_BODY: Final = 16_384
-_BUSY_S: Final = 5.0
 _LAST_BUCKET: Final = 500
 
 
@@ -128,7 +125,7 @@ async def listed(request: Request) -> JSONResponse:
     openapi_extra={"parameters": [shapes.NAME]},
 )
 async def one(request: Request) -> JSONResponse:
-    """`ETag`: of what is configured. `statistics`: for each virtual model that it decides for; of a wrapper, those inside of it in `inner`."""
+    """`ETag`: of what is configured. `statistics`: for each virtual model that it decides for; of a wrapper, those inside in `inner`."""
     caller(request, "admin")
     return answer(request, request.path_params["name"])
 
@@ -282,81 +279,9 @@ async def curve(request: Request) -> JSONResponse:
     since, until = moment(query, "since"), moment(query, "until")
     route, policy = _meant(request, query)
     stretch = Stretch(route.name, policy.name, since, until)
-    record = await asked(recorded(learner_of(request).read, Asked(stretch, _most(last), features=False)))
+    record = await asked(recorded(learner_of(request).read, Asked(stretch, most(last), features=False)))
     data = await asyncio.to_thread(statistics.curve, record, buckets)
     return JSONResponse({"object": "list", "virtual_model": route.name, "decisions": len(record.decisions), "data": data, "next": None})
-
-
-@router.post(
-    "/{name}/evaluate",
-    operation_id="evaluate_policy",
-    summary="What it would have been worth on logged traffic",
-    responses=schema.documented(shapes.EVALUATED),
-    openapi_extra=dict(shapes.EVALUATE_BODY),
-)
-async def evaluate(request: Request) -> JSONResponse:
-    """Direct, IPS, SNIPS, DR and SWITCH, with intervals, effective sample sizes, and why where there is no estimate. One at a time.
-
-    `state`: `current`: with what it knows, kept as it is; rows that it has learnt from flatter it, see `learnt_from`. `none`: it begins with
-    nothing and learns through the log, so that each row is new to it. Default: `current` where it knows something.
-    """
-    caller(request, "admin")
-    asked_for = _Evaluation.read(await body_of(request, _MAX_BODY))
-    state = gateway_of(request).state
-    route, policy = chosen(state, request.path_params["name"], asked_for.virtual_model)
-    learner = learner_of(request)
-    newest = await newest_of(request, scope_of(route, policy)) if asked_for.state != "none" else None
-    if newest is None and asked_for.state == "current" and policy.algorithm.empty() is not None:
-        raise ApiError(409, "caller_invalid_value", "It has learnt nothing yet: there is no current state.", param="state")
-    question = Question(
-        route,
-        policy,
-        Asked(Stretch(route.name, None, asked_for.since, asked_for.until), asked_for.last),
-        by_unit(state),
-        None if newest is None else newest.state,
-        asked_for.all_turns,
-        asked_for.clip,
-        asked_for.switch,
-    )
-    report = await told(evaluator_of(request).report(learner.read, question))
-    learnt_from = None if newest is None else {"from": newest.data_from, "to": newest.data_to}
-    return JSONResponse(
-        {
-            "object": "policy.evaluation",
-            "virtual_model": route.name,
-            "state": None if newest is None else {"version": newest.version, "observations": newest.observations},
-            "learnt_from": learnt_from,
-            "report": statistics.plain(msgspec.to_builtins(report)),
-        }
-    )
-
-
-class _Evaluation(msgspec.Struct, frozen=True):
-    """What the body of an evaluation says."""
-
-    virtual_model: str | None = None
-    last: int = _ROWS
-    since: float | None = None
-    until: float | None = None
-    state: str | None = None
-    all_turns: bool = False
-    clip: float | None = None
-    switch: float | None = None
-
-    @staticmethod
-    def read(body: bytes) -> _Evaluation:
-        """Raises ApiError 400."""
-        fields = fields_of(body or b"{}", *_Evaluation.__struct_fields__)
-        times = {name: str(fields[name]) for name in ("since", "until") if fields.get(name) is not None}
-        given = {name: value for name, value in fields.items() if value is not None}
-        found = converted({**given, **{name: moment(times, name) for name in times}}, _Evaluation)
-        if found.state not in (None, "current", "none"):
-            raise wrong("state", "should be `current` or `none`")
-        for name in ("clip", "switch"):
-            if (bound := getattr(found, name)) is not None and not 0 < bound < 1e12:
-                raise wrong(name, "should be a number above 0")
-        _most(found.last)
-        return found
 
 
 def converted(fields: Mapping[str, Any], kind: type[T]) -> T:
@@ -365,39 +290,16 @@ def converted(fields: Mapping[str, Any], kind: type[T]) -> T:
         return msgspec.convert(dict(fields), kind)
     except msgspec.ValidationError as error:
         sentence, _, place = str(error).partition(" - at `$.")
-        name = place.rstrip("`").partition(".")[0].partition("[")[0]
+        # Of a field that is missing, the sentence itself has the name.
+        name = place.rstrip("`") or sentence.partition("`")[2].partition("`")[0]
         raise ApiError(400, "caller_invalid_value", f"{shown(sentence)}: `{shown(name)}`.", param=shown(name) or None) from None
 
 
-def _most(last: int) -> int:
+def most(last: int) -> int:
+    """How many decisions. Raises ApiError 400."""
     if not 1 <= last <= MOST_ROWS:
         raise wrong("last", f"should be a whole number from 1 to {MOST_ROWS}")
     return last
-
-
-def evaluator_of(request: Request) -> Evaluator:
-    """Who answers what policies would have been worth."""
-    evaluator: Evaluator = request.scope["state"]["evaluator"]
-    return evaluator
-
-
-def by_unit(state: State) -> frozenset[str]:
-    """Policies that draw once for all requests of a unit."""
-    specs = policy_specs(state.config)
-    return frozenset(name for name, spec in specs.items() if any(each.get("type") == "canary" for each in spec.wrappers))
-
-
-async def told(answer: Any) -> Any:
-    """What an evaluator answers. Raises ApiError 503 when it is busy, 504 when it takes too long, 409 where the log cannot tell."""
-    try:
-        return await asked(answer)
-    except Busy:
-        message = "Another evaluation is running."
-        raise ApiError(503, "gateway_overloaded", message, headers=retry_after(_BUSY_S)) from None
-    except TooLong:
-        raise ApiError(504, "gateway_deadline", "It takes too long: ask about fewer decisions (`last`).", param="last") from None
-    except Untold as error:
-        raise ApiError(409, "caller_invalid_value", f"The log cannot tell: {error}.") from None
 
 
 async def newest_of(request: Request, scope: Scope) -> Version | None:

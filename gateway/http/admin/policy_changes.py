@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse
 
@@ -23,44 +22,28 @@ from gateway.http.admin.config import refused, reloader_of, said, taken_up
 from gateway.http.admin.etags import instead_of
 from gateway.http.admin.policies import (
     answer,
-    by_unit,
     chosen,
-    converted,
     digest,
-    evaluator_of,
     learner_of,
     named_by,
-    newest_of,
     spec_of,
-    told,
     users,
 )
 from gateway.http.admin.trails import noted
 from gateway.http.decisions import asked
 from gateway.http.routes import caller, gateway_of
-from gateway.learning import statistics
-from gateway.learning.evaluating import Question
-from gateway.learning.logged import Asked
 from gateway.learning.scopes import scope_of
 from gateway.learning.snapshots import Version
 from gateway.serving.state import State, VirtualModel
-from gateway.store.history import Stretch
-from gateway.store.lazily import Lazily
 from gateway.wire.errors import ApiError, shown
 from policies.policy import Policy
 from policies.registry import Spec
-
-if TYPE_CHECKING:
-    from policies.offpolicy import promotion
-else:
-    promotion = Lazily("policies.offpolicy.promotion")
 
 router = APIRouter(prefix="/admin/policies", tags=["admin"], dependencies=[schema.KEYED])
 
 Wrappers = Sequence[Mapping[str, Any]]
 
 _MAX_BODY: Final = 65_536
-_ROWS: Final = 50_000
 _FROZEN: Final = "frozen"
 
 
@@ -101,8 +84,8 @@ async def delete(request: Request) -> JSONResponse:
         raise ApiError(409, "caller_invalid_value", f"It is in use: {', '.join(using)}.", param="name")
     loaded = reloader_of(request).loaded
     try:
-        text = await _edited(loaded, ("policies", name), REMOVED)
-        proposal = await taken_up(request, principal, ("policy.delete", f"policies.{name}"), text, _still(loaded))
+        text = await text_with(loaded, ("policies", name), REMOVED)
+        proposal = await taken_up(request, principal, ("policy.delete", f"policies.{name}"), text, still(loaded))
     except ConfigError as error:
         return refused(error.problems)
     return JSONResponse({"object": "policy.deleted", "name": name, **said(proposal.warnings, proposal.diff)})
@@ -119,7 +102,7 @@ async def freeze(request: Request) -> JSONResponse:
     """The wrapper `frozen` is put around it. What it knows stays as it is; what is said meanwhile it never learns."""
 
     def wrapped(wrappers: Wrappers) -> Wrappers:
-        return wrappers if _is_frozen(wrappers) else [*wrappers, {"type": _FROZEN}]
+        return wrappers if is_frozen(wrappers) else [*wrappers, {"type": _FROZEN}]
 
     return await _rewrapped(request, "policy.freeze", wrapped)
 
@@ -201,7 +184,7 @@ async def rebuild(request: Request) -> JSONResponse:
     """From the newest 20,000 decisions that it learnt from and that are still there, as a new version."""
     principal = caller(request, "admin")
     route, policy = _serving(request, query_of(request, "virtual_model"))
-    if _is_frozen(spec_of(gateway_of(request).state, policy.name).wrappers):
+    if is_frozen(spec_of(gateway_of(request).state, policy.name).wrappers):
         raise ApiError(409, "caller_invalid_value", "It is frozen, and would learn nothing from the log: unfreeze it first.", param="name")
     try:
         version = await asked(learner_of(request).rebuild(scope_of(route, policy).name))
@@ -212,126 +195,9 @@ async def rebuild(request: Request) -> JSONResponse:
     return JSONResponse(_learnt(route, version))
 
 
-class _Promotion(msgspec.Struct, frozen=True):
-    """What the body of a promotion says. See promotion.Rule."""
-
-    candidate: str
-    virtual_model: str | None = None
-    force: bool = False
-    margin: float = 0.0
-    dearer: float | None = 0.0
-    slower: float | None = None
-    least: int = 500
-    least_labels: int = 100
-    last: int = _ROWS
-
-    @property
-    def rule(self) -> promotion.Rule:
-        """Raises ApiError 400."""
-        for name in ("margin", "dearer", "slower"):
-            value = getattr(self, name)
-            if value is not None and not -1 <= value <= (1 if name == "margin" else 1e6):
-                raise wrong(name, "should be a share")
-        for name in ("least", "least_labels", "last"):
-            if not 1 <= getattr(self, name) <= 10**6:
-                raise wrong(name, "should be a whole number from 1 to 1000000")
-        return promotion.Rule(self.margin, self.dearer, self.slower, self.least, self.least_labels)
-
-
-@router.post(
-    "/{name}/promote",
-    operation_id="promote_policy",
-    summary="Let another policy take its place, if the log says that it may",
-    responses=schema.documented(shapes.PROMOTED),
-    openapi_extra=dict(shapes.PROMOTE_BODY),
-)
-async def promote(request: Request) -> JSONResponse:
-    """The candidate is judged by a rule on what this policy decided, with bounds that hold however often it is asked; it learns through the
-    log as it goes. 409, with the record, where the rule does not say `promote`, unless `force`. Else `virtual_models.NAME.policy` becomes
-    the candidate, which begins with what both have learnt. The record stands in the audit log."""
-    principal = caller(request, "admin")
-    fields = fields_of(await body_of(request, _MAX_BODY), *_Promotion.__struct_fields__)
-    wish = converted(fields, _Promotion)
-    rule = wish.rule
-    state = gateway_of(request).state
-    route, current, candidate = _pair(state, request.path_params["name"], wish)
-    loaded = reloader_of(request).loaded
-    record = await _judged(request, route, current, candidate, wish, rule)
-    plain = statistics.plain(record.plain())
-    if record.verdict != "promote" and not wish.force:
-        reasons = "; ".join(record.reasons) or "it does not hold"
-        error = ApiError(409, "caller_invalid_value", f"The rule says to {record.verdict}: {reasons}.", param="candidate")
-        return JSONResponse({**msgspec.json.decode(error.body()), "record": plain}, 409)
-    version = await _prepared(request, state, route, current, candidate)
-    detail = {"virtual_model": route.name, "from": current.name, "to": candidate.name, "forced": wish.force, "record": plain}
-    place = ("virtual_models", route.name, "policy")
-    try:
-        text = await _edited(loaded, place, candidate.name)
-        proposal = await taken_up(request, principal, ("policy.promote", ".".join(place)), text, _still(loaded), detail)
-    except ConfigError as error_:
-        return refused(error_.problems)
-    return JSONResponse(
-        {
-            "object": "policy.promotion",
-            "virtual_model": route.name,
-            "from": current.name,
-            "to": candidate.name,
-            "forced": wish.force,
-            "version": version,
-            "record": plain,
-            **said(proposal.warnings, proposal.diff),
-        }
-    )
-
-
-def _pair(state: State, name: str, wish: _Promotion) -> tuple[VirtualModel, Policy, Policy]:
-    """The virtual model, the policy that serves it, and the one that is to."""
-    route, current = chosen(state, name, wish.virtual_model)
-    if route.policy.name != name:
-        raise ApiError(409, "caller_invalid_value", f"`{route.name}` is served by `{route.policy.name}`, not by this policy.", param="name")
-    candidate = route.policies.get(wish.candidate)
-    if candidate is None or wish.candidate == name:
-        raise wrong("candidate", f"should be another policy that fits the plans of `{route.name}`")
-    return route, current, candidate
-
-
-async def _judged(
-    request: Request, route: VirtualModel, current: Policy, candidate: Policy, wish: _Promotion, rule: promotion.Rule
-) -> promotion.Record:
-    frozen = _is_frozen(spec_of_any(gateway_of(request).state, candidate.name).wrappers)
-    newest = await newest_of(request, scope_of(route, candidate)) if frozen else None
-    question = Question(
-        route,
-        candidate,
-        # Of a frozen one only what came after all that it has learnt from.
-        Asked(Stretch(route.name, current.name, None if newest is None else newest.data_to), wish.last),
-        by_unit(gateway_of(request).state),
-        None if newest is None else newest.state,
-    )
-    record: promotion.Record = await told(evaluator_of(request).record(learner_of(request).read, question, rule, current.name))
-    return record
-
-
-async def _prepared(request: Request, state: State, route: VirtualModel, current: Policy, candidate: Policy) -> int | None:
-    """The version with which the candidate begins; None: it has learnt nothing, or does not learn."""
-    scope = scope_of(route, candidate, state.hash)
-    if not scope.learns:
-        return None
-    if _is_frozen(spec_of_any(state, candidate.name).wrappers):
-        newest = await newest_of(request, scope)
-        return None if newest is None else newest.version
-    version: Version = await asked(learner_of(request).prepare(scope, scope_of(route, current).name))
-    return version.version
-
-
-def spec_of_any(state: State, name: str) -> Spec:
-    """A policy as it is configured, or built in."""
-    return policy_specs(state.config).get(name) or Spec(type=name)
-
-
 def matches(request: Request, spec: Spec | None, *, needed: bool = True) -> None:
-    """Raises ApiError 428 where `If-Match` is needed and missing, 412 where the policy is not what the caller has seen. spec: None: there is
-    none, which is what `If-None-Match: *` asks for."""
+    """Raises ApiError 428 where `If-Match` is needed and missing, 412 where the policy is not what the caller has seen. spec: None: there
+    is none, which is what `If-None-Match: *` asks for."""
     if request.headers.get("if-none-match", "").strip() == "*":
         if spec is not None:
             raise ApiError(412, "caller_precondition_failed", "There is such a policy already.", param="If-None-Match")
@@ -373,15 +239,15 @@ async def _changed(
     loaded = reloader_of(request).loaded
     what, name = action
     try:
-        text = await _edited(loaded, place, value)
-        proposal: Proposal = await taken_up(request, by, (what, f"policies.{name}"), text, _still(loaded), detail)
+        text = await text_with(loaded, place, value)
+        proposal: Proposal = await taken_up(request, by, (what, f"policies.{name}"), text, still(loaded), detail)
     except ConfigError as error:
         return refused(error.problems)
     return answer(request, name, status, said(proposal.warnings, proposal.diff))
 
 
-async def _edited(loaded: Loaded, place: Sequence[str], value: Any) -> str:
-    """Raises ApiError 409."""
+async def text_with(loaded: Loaded, place: Sequence[str], value: Any) -> str:
+    """The configuration's text with this value in that place. Raises ApiError 409."""
     try:
         return await asyncio.to_thread(partial(edited, loaded.text, place, value))
     except NotEditable as error:
@@ -389,7 +255,7 @@ async def _edited(loaded: Loaded, place: Sequence[str], value: Any) -> str:
         raise ApiError(409, "gateway_read_only", message) from None
 
 
-def _still(loaded: Loaded) -> Callable[[str], bool]:
+def still(loaded: Loaded) -> Callable[[str], bool]:
     """Whether what runs is what was looked at."""
     return lambda hash_: hash_ == loaded.hash
 
@@ -412,7 +278,8 @@ def _serving(request: Request, query: Mapping[str, str]) -> tuple[VirtualModel, 
     return route, policy
 
 
-def _is_frozen(wrappers: Wrappers) -> bool:
+def is_frozen(wrappers: Wrappers) -> bool:
+    """Whether the policy learns no more."""
     return any(each.get("type") == _FROZEN for each in wrappers)
 
 

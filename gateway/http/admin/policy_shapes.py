@@ -13,13 +13,13 @@ from gateway.http.shapes import ENVELOPE, INTEGER, NUMBER, STRING, STRINGS, desc
 Responses = Mapping[int | str, Mapping[str, Any]]
 Schema = Mapping[str, Any]
 
-_ANYTHING: Final[Schema] = {"type": "object", "additionalProperties": True}
-_SECONDS: Final[Schema] = {**NUMBER, "description": "Seconds since 1970."}
-_FLAG: Final[Schema] = {"type": "boolean"}
-_WHOLE: Final[Schema] = {**INTEGER, "minimum": 1}
+_ANYTHING: Final[Mapping[str, Any]] = {"type": "object", "additionalProperties": True}
+_SECONDS: Final[Mapping[str, Any]] = {**NUMBER, "description": "Seconds since 1970."}
+_FLAG: Final[Mapping[str, Any]] = {"type": "boolean"}
+_WHOLE: Final[Mapping[str, Any]] = {**INTEGER, "minimum": 1}
 _NEXT: Final = nullable(STRING, "`cursor` of the next page; null: there is none.")
 _ETAG: Final[Mapping[str, Any]] = {"ETag": header("Of the policy's configuration, in double quotes.")}
-_STATISTICS: Final[Schema] = {
+_STATISTICS: Final[Mapping[str, Any]] = {
     **_ANYTHING,
     "description": "By plan, as the algorithm keeps them; of a wrapper, those inside of it in `inner`.",
 }
@@ -41,14 +41,14 @@ _USE: Final = shape(
         "note": nullable(STRING, "Why it is not the version before and what came since; null: it is."),
     }
 )
-_SECTION: Final[Mapping[str, Schema]] = {
+_SECTION: Final[Mapping[str, Any]] = {
     "type": {**STRING, "minLength": 1, "description": "The algorithm."},
     "params": {**_ANYTHING, "description": "Its parameters."},
     "floor": {**NUMBER, "minimum": 0, "exclusiveMaximum": 1, "description": "Total share of requests drawn evenly over the plans."},
     "seed": {**INTEGER, "minimum": 0, "description": "Of the draws."},
     "wrappers": {"type": "array", "items": _ANYTHING, "description": "What is put around it, the innermost first."},
 }
-_POLICY: Final[Mapping[str, Schema]] = {
+_POLICY: Final[Mapping[str, Any]] = {
     "object": {"const": "policy"},
     "name": STRING,
     "configured": {**_FLAG, "description": "false: it is built in."},
@@ -57,11 +57,11 @@ _POLICY: Final[Mapping[str, Schema]] = {
     "virtual_models": {"type": "array", "items": _USE, "description": "Those that it decides for."},
     "named_by": {**STRINGS, "description": "Other policies that it watches, or is a canary of."},
 }
-_KNOWN: Final[Mapping[str, Schema]] = {
+_KNOWN: Final[Mapping[str, Any]] = {
     **_POLICY,
     "statistics": {"type": "object", "additionalProperties": _STATISTICS, "description": "By virtual model."},
 }
-_LEARNING: Final = {
+_LEARNING: Final[Mapping[str, Any]] = {
     "anyOf": [
         shape(
             {
@@ -76,7 +76,7 @@ _LEARNING: Final = {
     ],
     "description": "null: there is no database, and nothing is learnt.",
 }
-_VERSION: Final[Mapping[str, Schema]] = {
+_VERSION: Final[Mapping[str, Any]] = {
     "object": {"const": "policy.version"},
     "version": INTEGER,
     "created": _SECONDS,
@@ -89,7 +89,7 @@ _VERSION: Final[Mapping[str, Schema]] = {
     "data_to": nullable(NUMBER, "Seconds since 1970."),
     "note": nullable(STRING, "Why it is not the version before and what came since; null: it is."),
 }
-_DIFFERENCES: Final[Schema] = {"type": "array", "items": shape({"what": STRING, "from": {}, "to": {}})}
+_DIFFERENCES: Final[Mapping[str, Any]] = {"type": "array", "items": shape({"what": STRING, "from": {}, "to": {}})}
 _TALLY: Final = shape(
     {
         "decisions": INTEGER,
@@ -99,8 +99,8 @@ _TALLY: Final = shape(
         "cost": nullable(NUMBER, "Mean, USD; null: not known."),
     }
 )
-_RECORD: Final[Schema] = {**_ANYTHING, "description": "The verdict, the rule, and every number that led to it."}
-_TAKEN: Final[Mapping[str, Schema]] = dict(CHANGED)
+_RECORD: Final[Mapping[str, Any]] = {**_ANYTHING, "description": "The verdict, the rule, and every number that led to it."}
+_TAKEN: Final[Mapping[str, Any]] = dict(CHANGED)
 
 _OF_ONE: Responses = {**ERRORS, 404: described("There is no such policy", ENVELOPE)}
 _AWAY: Final = described("There is no database, or it does not answer", ENVELOPE)
@@ -298,7 +298,7 @@ PROMOTED: Responses = {
     503: described("Another evaluation is running; or there is no database, or it does not answer", ENVELOPE),
     504: described("It takes too long", ENVELOPE),
 }
-_SHARE: Final[Schema] = {**NUMBER, "minimum": -1, "maximum": 1}
+_SHARE: Final[Mapping[str, Any]] = {**NUMBER, "minimum": -1, "maximum": 1}
 PROMOTE_BODY: Final[Mapping[str, Any]] = {
     "parameters": [NAME],
     "requestBody": _body(
