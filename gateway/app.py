@@ -38,7 +38,9 @@ from gateway.http.admin import policy_worth as admin_policy_worth
 from gateway.http.admin import versions as admin_versions
 from gateway.http.lane import Lane
 from gateway.http.request_ids import RequestIds
+from gateway.learning.calibrating import Calibrating
 from gateway.learning.evaluating import Evaluator
+from gateway.learning.examining import Examining
 from gateway.learning.learner import Learner
 from gateway.pool.backend import Backend
 from gateway.pool.http1 import Http1Transport
@@ -50,6 +52,7 @@ from gateway.serving.call import Receipt
 from gateway.serving.choice import Snapshot
 from gateway.serving.deciding import Deciding
 from gateway.serving.feedback import FeedbackBox
+from gateway.serving.hearing import Hearing
 from gateway.serving.idempotency import Idempotency
 from gateway.serving.ids import DecisionIds
 from gateway.serving.life import Gateway
@@ -112,6 +115,7 @@ class App:
     reloader: Reloader
     telemetry: Telemetry
     learner: Learner | None = None
+    examining: Examining | None = None
     clients: Callable[[], int] | None = None
 
     def __init__(
@@ -196,7 +200,8 @@ class App:
             keyed_by = secret.get_secret_value().encode() if secret is not None else None
             pseudonym = pseudonyms(keyed_by)
             if writer is not None and feedback is not None:
-                settled = recording(writer.put, _both(feedback.ended, settled), pseudonym)
+                self.examining = Examining(writer.put, transport, lambda: self.gateway.state, self.telemetry.worked)
+                settled = recording(writer.put, _both(_both(feedback.ended, self.examining.ended), settled), pseudonym)
             self.gateway = Gateway(
                 state=state_of(loaded, chosen),
                 transport=transport,
@@ -205,6 +210,7 @@ class App:
                 idempotency=Idempotency() if self._shared is None else Idempotency(claim=self._shared.claim),
                 limits=access.limits,
                 onward=self.telemetry.onward,
+                hearing=Hearing(keyed_by),
                 deciding=Deciding(pseudonym=pseudonym),
             )
             engines: Engines
@@ -239,8 +245,11 @@ class App:
             await stack.enter_async_context(access.running(self._take_up_keys))
             await self.reloader.discover(_DISCOVERY_S)
             if self.learner is not None:
-                learning = group.create_task(self.learner.run(), name="learning")
-                stack.callback(learning.cancel)
+                calibrating = Calibrating(self.learner, lambda: self.gateway.state.config.learning)
+                for name, work in (("learning", self.learner.run()), ("calibrating", calibrating.run())):
+                    stack.callback(group.create_task(work, name=name).cancel)
+            if self.examining is not None:
+                stack.callback(group.create_task(self.examining.run(), name="examining").cancel)
             reloads = group.create_task(self.reloader.run(), name="reloads")
             stack.callback(reloads.cancel)
             if loaded.config.server.watch:

@@ -27,7 +27,7 @@ _PORT = 8080
 _CONFIG = Template("""\
 # Written by `trilemma up`; change it as you like (docs/configuration.md). It is read again on SIGHUP and when this file changes.
 version: 1
-server: {host: 127.0.0.1, port: $port, watch: true}
+server: {host: 127.0.0.1, port: $port, watch: true, secret_file: $secret}
 
 backends:
   # Two small real models in llama.cpp, started and watched by the gateway. One line adds your own engine:
@@ -82,10 +82,12 @@ def _prepare(state: Path, port: int) -> str:
     state.mkdir(parents=True, exist_ok=True)
     key_file = state / "key"
     config = state / "trilemma.yaml"
-    if not key_file.exists():
-        descriptor = os.open(key_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(new_key() + "\n")
+    secret = state / "secret"  # keeps ids of decisions good over restarts
+    for file in (key_file, secret):
+        if not file.exists():
+            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w") as opened:
+                opened.write(new_key() + "\n")
     key = key_file.read_text().strip()
     if not config.exists():
         text = _CONFIG.substitute(
@@ -95,6 +97,7 @@ def _prepare(state: Path, port: int) -> str:
             strong_file=STRONG_FILE,
             weak_file=WEAK_FILE,
             sha256=digest(key),
+            secret=secret.absolute(),
             database=(state / "trilemma.db").absolute(),
         )
         config.write_text(text)

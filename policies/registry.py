@@ -40,6 +40,8 @@ WRAPPERS: Mapping[str, str] = MappingProxyType(
         "canary": "policies.wrappers.canary",
         "frozen": "policies.wrappers.frozen",
         "safe": "policies.wrappers.safe",
+        "newcomers": "policies.wrappers.newcomers",
+        "alarm": "policies.wrappers.alarm",
     }
 )
 

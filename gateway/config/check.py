@@ -43,6 +43,7 @@ def check(config: Config, policy_problems: PolicyProblems | None = None) -> list
         *_keys(config, names),
         *_limits(config),
         *_storage(config),
+        *_learning(config, names),
     ]
 
 
@@ -257,6 +258,19 @@ def _limits(config: Config) -> Iterator[Finding]:
         if tenant not in tenants and not config.storage.url:  # a key of the database may be this tenant's
             message = f"no key has this tenant{did_you_mean(tenant, tenants)}"
             yield Finding(("limits", "tenants", tenant), message, "warning", about_key=True)
+
+
+def _learning(config: Config, names: _Names) -> Iterator[Finding]:
+    spec = config.learning
+    place = ("learning", "judge", "model")
+    if spec.judge is not None and names.serving(spec.judge.model) is None:
+        if spec.judge.model in names.virtual:
+            yield Finding(place, f"`{spec.judge.model}` is a virtual model: a judge is a real one")
+        else:
+            yield Finding(place, f"no backend serves `{spec.judge.model}`{did_you_mean(spec.judge.model, [*names.real, *names.aliases])}")
+    said = {"signals": bool(spec.signals), "verifier": spec.verifier is not None, "judge": spec.judge is not None and spec.judge.share > 0}
+    for key in [name for name, on in said.items() if on and not config.storage.url]:
+        yield Finding(("learning", key), "has no effect without a database (`storage.url`)", "warning", about_key=True)
 
 
 def _storage(config: Config) -> Iterator[Finding]:

@@ -9,6 +9,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from gateway.config.files import read_secret, unreadable
 from gateway.config.places import model_file
 from gateway.config.problems import Finding, Loc, did_you_mean
@@ -22,14 +24,22 @@ _SENDABLE = re.compile(r"[!-~]+")
 def check_engines(config: Config) -> Iterator[Finding]:
     """Findings about engines and the server's own secret."""
     yield from _secret_file(("server", "secret_file"), config.server.secret_file)
+    if (verifier := config.learning.verifier) is not None:
+        loc: Loc = ("learning", "verifier")
+        yield from _secret_file((*loc, "key_file"), verifier.key_file)
+        yield from _sendable(loc, verifier.key, verifier.key_file)
     for name, backend in config.backends.items():
         loc = ("backends", name)
         yield from _secret_file((*loc, "key_file"), backend.key_file)
-        if backend.key is not None and not _SENDABLE.fullmatch(backend.key.get_secret_value()):
-            key = "key" if backend.key_file is None else "key_file"
-            yield Finding((*loc, key), "the key cannot be sent in a header: it holds spaces, line ends or letters beyond ASCII")
+        yield from _sendable(loc, backend.key, backend.key_file)
         yield from _given(loc, backend) if backend.launch is None else _managed(loc, backend)
     yield from _collisions(config.server, {name: b for name, b in config.backends.items() if b.launch is not None})
+
+
+def _sendable(loc: Loc, secret: SecretStr | None, file: Path | None) -> Iterator[Finding]:
+    if secret is not None and not _SENDABLE.fullmatch(secret.get_secret_value()):
+        message = "the key cannot be sent in a header: it holds spaces, line ends or letters beyond ASCII"
+        yield Finding((*loc, "key" if file is None else "key_file"), message)
 
 
 def _secret_file(loc: Loc, file: Path | None) -> Iterator[Finding]:

@@ -35,7 +35,11 @@ def anchored(config: Config, folder: Path) -> Config:
         server = server.model_copy(update={"secret_file": _from(folder, server.secret_file)})
     if match := _SQLITE_FILE.fullmatch(storage.url):
         storage = storage.model_copy(update={"url": f"{match[1]}{folder.absolute()}/{match[2]}"})
-    return config.model_copy(update={"backends": backends, "server": server, "storage": storage})
+    learning = config.learning
+    if (verifier := learning.verifier) is not None and verifier.key_file is not None:
+        verifier = verifier.model_copy(update={"key_file": _from(folder, verifier.key_file)})
+        learning = learning.model_copy(update={"verifier": verifier})
+    return config.model_copy(update={"backends": backends, "server": server, "storage": storage, "learning": learning})
 
 
 def _backend(backend: Backend, folder: Path) -> Backend:

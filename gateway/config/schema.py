@@ -270,7 +270,8 @@ class Policy(Section):
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of the draws.")
     wrappers: list[dict[str, Any]] = Field(
         [],
-        description="What is put around it, the innermost first: each a `type` (`sticky`, `shadow`, `canary`, `frozen`, `safe`), and more.",
+        description="What is put around it, the innermost first: each a `type` (`sticky`, `shadow`, `canary`, `frozen`, `safe`, "
+        "`newcomers`, `alarm`), and more.",
     )
 
 
@@ -392,6 +393,41 @@ class Feedback(Section):
     )
 
 
+class Believed(Section):
+    """What a source's word is worth: the probability that an answer was a success."""
+
+    at_0: float = Field(0.0, ge=0, le=1, description="Where it says 0.")
+    at_1: float = Field(1.0, ge=0, le=1, description="Where it says 1.")
+
+
+class Verifier(Section):
+    """A service of the operator's own that is sent answers, and says how good they are."""
+
+    url: str = Field(pattern=_URL, description="Where answers are sent.")
+    share: float = Field(1.0, gt=0, le=1, description="Of the decisions, so many are sent; by a hash of their ids.")
+    timeout_s: float = Field(10.0, gt=0, le=600, description="How long it may take, in seconds.")
+    at_once: int = Field(4, ge=1, le=256, description="Answers that it looks at at the same time.")
+    key: Secret | None = Field(None, description="Bearer key for it.")
+    key_file: Path | None = Field(None, description="File that holds `key`.")
+
+    @model_validator(mode="after")
+    def _one_key(self) -> Verifier:
+        if self.key is not None and self.key_file is not None:
+            raise ValueError("give `key` or `key_file`, not both")
+        return self
+
+
+class Judge(Section):
+    """A model that reads answers of others, and grades them."""
+
+    model: Name = Field(description="A real model. It does not grade its own answers.")
+    share: float = Field(0.0, ge=0, le=1, description="Of the decisions, so many are graded; by a hash of their ids.")
+    max_tokens: int = Field(512, ge=8, le=100_000, description="Most tokens of a verdict, with the reasons before it.")
+    timeout_s: float = Field(120.0, gt=0, le=3_600, description="How long one may take, in seconds.")
+    at_once: int = Field(1, ge=1, le=64, description="Answers that are graded at the same time.")
+    criteria: str | None = Field(None, min_length=1, max_length=4_000, description="What a good answer is, in words, in place of ours.")
+
+
 class Learning(Section):
     """How policies learn from outcomes."""
 
@@ -399,6 +435,17 @@ class Learning(Section):
         150.0, gt=0, le=10_000, description="How long a request waits for slow features; then its baseline plan serves, in milliseconds."
     )
     every_s: float = Field(0.2, gt=0, le=60, description="How often outcomes are looked for, in seconds.")
+    signals: list[Literal["schema", "tools", "truncation", "refusal"]] = Field(
+        [], description="What an answer's form tells of its quality, where no caller does."
+    )
+    max_answer_bytes: int = Field(
+        1_048_576, ge=1_024, le=16_777_216, description="A longer answer is neither looked at nor sent to a judge; it is held meanwhile."
+    )
+    calibration: dict[Name, Believed] = Field(
+        {}, description="Source -> what its word is worth until callers have judged enough of the same decisions."
+    )
+    verifier: Verifier | None = Field(None, description="A service that judges answers. Default: none.")
+    judge: Judge | None = Field(None, description="A model that judges answers. Default: none.")
 
 
 class Contents(Section):

@@ -124,7 +124,7 @@ def explained(row: Mapping[str, Any], route: VirtualModel, policy: Policy, state
         explored=bool(row["explored"]),
         decided=decided,
         draw=None if decided.fallback is not None else uniform(row["id"], policy.seed),
-        runner_up_price=runner_up_price(decided, row["plan"]),
+        runner_up_price=runner_up_price(decided),
         terms=terms,
         differences=differences,
     )

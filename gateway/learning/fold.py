@@ -8,6 +8,7 @@ nothing counts twice. Within a version decisions are in the order of their ids, 
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ import msgspec
 
 from gateway.access.link import Session
 from gateway.learning import rebuilding, snapshots
-from gateway.learning.labels import METRIC, Calibration, Label, label
+from gateway.learning.labels import METRIC, Label, label
 from gateway.learning.observations import Reason, observations, taught, unfit
 from gateway.learning.scopes import Scope
 from gateway.learning.snapshots import Version
@@ -27,6 +28,7 @@ from gateway.store import learning as store
 from gateway.store.columns import first_id
 from gateway.store.joining import GRACE_S
 from gateway.store.learning import Facts, Outcome, Taught, ToLearn
+from policies.signals.calibration import Calibration
 from policies.values.outcome import Observation
 
 log = logging.getLogger("trilemma.learning")
@@ -46,24 +48,28 @@ _LATEST_S: Final = 60.0
 
 @dataclass(frozen=True)
 class Folded:
-    """versions: new ones, by scope. count: observations in them. waiting: rows that are left. more: some of them can be folded at once."""
+    """versions: new ones, by scope. count: observations in them. waiting: rows that are left. more: some of them can be folded at once.
+    compared: scopes and sources, as `Known` has them."""
 
     versions: Mapping[str, Version]
     count: int
     skipped: Mapping[Reason, int]
     waiting: int
     more: bool
+    compared: AbstractSet[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True)
 class Known:
     """What the process that folds brings along. versions: what it serves with. fresh: scopes whose configuration it has just taken up: it
-    may make their states anew where they do not fit, while who comes from an older configuration must leave them alone."""
+    may make their states anew where they do not fit, while who comes from an older configuration must leave them alone. compared: scopes
+    and sources that are known to have labelled two plans of that scope."""
 
     scopes: Mapping[str, Scope]
     versions: Mapping[str, Version] = field(default_factory=dict)
     fresh: AbstractSet[str] = frozenset()
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
+    compared: AbstractSet[tuple[str, str]] = frozenset()
 
 
 def fold_some(session: Session, known: Known, most: int = 500) -> Folded | None:
@@ -99,6 +105,7 @@ class _Fold:
         self._heads: dict[str, _Head | None] = {}
         self._erased: set[str] = set()
         self._skipped: Counter[Reason] = Counter()
+        self._compared: dict[tuple[str, str], bool] = dict.fromkeys(known.compared, True)
 
     def done(self, most: int) -> Folded:
         for name in sorted(self._known.fresh & self._known.scopes.keys()):
@@ -115,7 +122,8 @@ class _Fold:
                 count += len(head.learned) + len(head.taken_back)
         store.done(self._session, taken)
         more = (len(rows) == most and bool(taken)) or back == most
-        return Folded(versions, count, self._skipped, store.waiting(self._session), more)
+        compared = frozenset(pair for pair, does in self._compared.items() if does)
+        return Folded(versions, count, self._skipped, store.waiting(self._session), more, compared)
 
     def _take(self, rows: Sequence[ToLearn]) -> list[ToLearn]:
         """Looks at each decision; the rows that need no further look."""
@@ -153,7 +161,11 @@ class _Fold:
         if head is None and scope.learns:
             return None
         before = learnt.get((id_, scope.name, METRIC))
-        found = self._learn(scope, head, facts, label(outcomes, self._known.calibrations), before)
+        # What is known of it already came from a source that counted then.
+        compares = functools.partial(self._compares, scope.name) if before is None else _anything
+        found = self._learn(scope, head, facts, label(outcomes, self._known.calibrations, compares), before)
+        if found == "unlabelled" and label(outcomes) is not None:
+            found = "one_plan"
         if found in _BY_CONFIGURATION and facts.config_hash != scope.config_hash and self._now - said <= PATIENCE_S:
             return self._later(said)
         return found
@@ -164,6 +176,14 @@ class _Fold:
             return reason or "stateless"
         new = taught(facts, said, before)
         return self._add(head.learned, scope, new, facts) if isinstance(new, Taught) else new
+
+    def _compares(self, scope: str, source: str) -> bool:
+        """Whether the source has said something of two plans at least: else the one of which it can speak would be compared by its words
+        with those of which it cannot."""
+        pair = scope, source
+        if pair not in self._compared:
+            self._compared[pair] = len(store.plans_labelled(self._session, scope, source)) > 1
+        return self._compared[pair]
 
     def _take_back(self, most: int) -> int:
         """What was erased; how many rows are done with."""
@@ -284,6 +304,10 @@ class _Fold:
             head.learned = []
         self._skipped["refused"] += count - len(head.learned)
         return scope.algorithm.fold(head.version.state, head.changes) if head.changes else head.version.state
+
+
+def _anything(_source: str) -> bool:
+    return True
 
 
 def _bears(scope: Scope, head: _Head, those: Sequence[Change]) -> bool:

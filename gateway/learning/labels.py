@@ -1,17 +1,21 @@
 """What several sources say of one decision, as one label.
 
-    quality = c_s(v)        v: what source s says of the metric `quality`; c_s: its calibration to a probability of success
-    weight  = 1 / p_s       p_s: the probability that s says something of such a decision
+    quality = c_s(v)             v: what source s says of the metric `quality`; c_s: its calibration to a probability of success
+    weight  = 1 / max_t p_t      p_t: the probability that source t says something of such a decision; over all that did
 
-What callers say wins over what the gateway finds; of several other sources, the one that labels the most.
+What callers say wins over what the gateway finds. Of the gateway's own sources those that read the answer win over those that look at its
+form only; of several, the one that labels the most; of several that label as many, the one that thinks the least of it, for an answer must
+pass every check. Each decision counts once, and for those that got no label: where the form is looked at always and a judge asked about a
+tenth, a judge's word counts once, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from gateway.store.learning import Outcome
+from policies.signals.calibration import AS_IT_IS, BELIEVED, Calibration
 
 METRIC: Final = "quality"
 """The only metric that teaches; others are for people."""
@@ -22,17 +26,6 @@ _LEAST: Final = 1e-3
 """Of a labelling probability; below it a single label would outweigh all others."""
 
 
-class Calibration(NamedTuple):
-    """A straight line: the probability of success where a source says 0, and where it says 1."""
-
-    at_0: float = 0.0
-    at_1: float = 1.0
-
-    def __call__(self, value: float) -> float:
-        """Within [0, 1]."""
-        return min(1.0, max(0.0, self.at_0 + value * (self.at_1 - self.at_0)))
-
-
 class Label(NamedTuple):
     """quality: probability that the answer was a success. weight: of how many decisions this one stands for."""
 
@@ -40,14 +33,26 @@ class Label(NamedTuple):
     weight: float
 
 
-AS_IT_IS: Final = Calibration()
-
-
-def label(outcomes: Sequence[Outcome], calibrations: Mapping[str, Calibration] | None = None) -> Label | None:
-    """The label of a decision; None: nothing was said of its quality."""
-    said = [outcome for outcome in outcomes if outcome.metric == METRIC and outcome.probability > 0]
+def label(
+    outcomes: Sequence[Outcome],
+    calibrations: Mapping[str, Calibration] | None = None,
+    compares: Callable[[str], bool] = lambda _source: True,
+) -> Label | None:
+    """The label of a decision; None: nothing was said of its quality. compares: whether a source's word counts, which is not asked of
+    callers."""
+    known = [each for each in outcomes if each.metric == METRIC and each.probability > 0]
+    said = [each for each in known if each.source == FEEDBACK or compares(each.source)]
     if not said:
         return None
-    chosen = min(said, key=lambda outcome: (outcome.source != FEEDBACK, -outcome.probability, outcome.source))
-    calibrated = (calibrations or {}).get(chosen.source, AS_IT_IS)(chosen.value)
-    return Label(calibrated, 1.0 / max(_LEAST, min(1.0, chosen.probability)))
+    *_, quality = min((_rank(each.source), -each.probability, _calibrated(each, calibrations or {})) for each in said)
+    return Label(quality, 1.0 / max(_LEAST, min(1.0, max(each.probability for each in said))))
+
+
+def _rank(source: str) -> int:
+    """The least is trusted the most."""
+    return 0 if source == FEEDBACK else 2 if source in BELIEVED else 1
+
+
+def _calibrated(outcome: Outcome, calibrations: Mapping[str, Calibration]) -> float:
+    calibration = calibrations.get(outcome.source) or BELIEVED.get(outcome.source, AS_IT_IS)
+    return calibration(outcome.value)

@@ -23,7 +23,6 @@ from typing import Final, NamedTuple, TypeVar
 from gateway.access.link import Link, NoSchema, Session
 from gateway.learning import rebuilding, snapshots
 from gateway.learning.fold import Folded, Known, fold_some
-from gateway.learning.labels import Calibration
 from gateway.learning.observations import Reason
 from gateway.learning.scopes import Scope, scopes_of
 from gateway.learning.snapshots import Version
@@ -31,6 +30,7 @@ from gateway.serving.state import State
 from gateway.store import learning as store
 from gateway.store.urls import Location
 from gateway.store.writer import StoreError
+from policies.signals.calibration import Calibration
 
 log = logging.getLogger("trilemma.learning")
 
@@ -55,6 +55,7 @@ class Learner:
 
     folded: changes that this process has folded; skipped: what it took out without learning from it, by reason; waiting: rows left after
     its last fold, counted up to 10,000; last_fold: when that was, seconds since 1970, None: never; failures: looks that failed.
+    calibrations: what sources' words are worth; may be replaced at any time, and counts for what is folded from then on.
     """
 
     def __init__(
@@ -71,7 +72,8 @@ class Learner:
         self._publish = publish
         self._every_s = every_s
         self._batch = batch
-        self._calibrations = calibrations or {}
+        self._compared: AbstractSet[tuple[str, str]] = frozenset()
+        self.calibrations = calibrations or {}
         self._clock = clock
         self._hash: str | None = None
         self._scopes: Mapping[str, Scope] = {}
@@ -189,7 +191,7 @@ class Learner:
             self._fresh = fresh & seen.misfits
         if not seen.due and not self._fresh:
             return False
-        known = Known(scopes, self.snapshots, self._fresh, self._calibrations)
+        known = Known(scopes, self.snapshots, self._fresh, self.calibrations, self._compared)
         folded = await self._link.run(functools.partial(fold_some, known=known, most=self._batch))
         if folded is None:
             return False  # somebody else's turn
@@ -218,6 +220,7 @@ class Learner:
         self.folded += folded.count
         self.skipped.update(folded.skipped)
         self.waiting = folded.waiting
+        self._compared |= folded.compared
         self.last_fold = self._clock()
 
     def _failed(self, error: StoreError) -> float:

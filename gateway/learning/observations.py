@@ -25,6 +25,7 @@ Reason = Literal[
     "unknown_plan",
     "other_features",
     "unlabelled",
+    "one_plan",
     "nothing_new",
     "refused",
 ]
@@ -33,7 +34,8 @@ Reason = Literal[
 never_came: it is not there. relayed: no policy chose. unknown_policy: none of that name has plans of that virtual model. stateless: the
 policy learns nothing. told_not_to: by the caller. failed: the call failed, was cut or cancelled, which says nothing of the plan's quality.
 unknown_plan: there is none of that name any more. other_features: the policy reads others now, or they were never made. unlabelled: nothing
-was said of its quality. nothing_new: all of it was known. refused: the policy could not take it, see the log.
+was said of its quality. one_plan: something was, but by sources that say nothing of any other plan, so that it compares nothing.
+nothing_new: all of it was known. refused: the policy could not take it, see the log.
 """
 
 _OK: Final = "ok"

@@ -49,7 +49,7 @@ async def attempt(
     name = backend.models[model.public]
     body, target = errand.body_for(name, backend.adapter.name), errand.target_for(name)
     first_s = limits.first_byte_s if errand.idle_s is None else min(errand.idle_s, limits.first_byte_s)
-    call = UpstreamCall(backend.name, model.public, time.perf_counter(), rates=model.rates, others=backend.in_flight)
+    call = UpstreamCall(backend.name, model.public, time.perf_counter(), errand.purpose, rates=model.rates, others=backend.in_flight)
     receipt.calls.append(call)
     begun: Begun | Failure | None = None
     exchange = Exchange(backend, call, limits, patience, errand.idle_s)

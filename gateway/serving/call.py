@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -62,15 +62,30 @@ class UpstreamCall(msgspec.Struct):
     streamed: bool = False
 
 
-class Words(msgspec.Struct):
-    """What was said, kept only where the operator wants it: the prompt as it came, and the bytes of the answer.
+class Examined(msgspec.Struct, frozen=True):
+    """What is to be found out of an answer, once it is there. response_format, tools: as they came; empty: there were none. limited: the
+    caller bounded the answer's length. judges: who is to be asked about it, with the share of such decisions about
+    which that is. most: bytes of an answer that is looked at."""
 
-    most: bytes of each. Both may be one byte longer, which tells that there was more.
+    response_format: bytes
+    tools: bytes
+    limited: bool
+    judges: Mapping[str, float]
+    most: int
+
+
+class Words(msgspec.Struct):
+    """What was said, held only where the operator wants it: the prompt as it came, and the bytes of the answer.
+
+    most: bytes of the answer, which may be one byte longer: that tells that there was more; so may the prompt. kept: of each so many are
+    stored; None: nothing is. examined: what the answer is looked at for; None: nobody looks.
     """
 
     most: int
     prompt: bytes
     answer: bytearray | None = None
+    kept: int | None = None
+    examined: Examined | None = None
 
     def hear(self, data: bytes) -> None:
         """More of the answer."""

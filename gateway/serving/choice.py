@@ -59,7 +59,7 @@ class Choice(msgspec.Struct, frozen=True):
 
     features: the blocks one after the other, float32, little-endian; feature_version: their names and sizes. key: under which the
     conversation is remembered. most: tokens that the plan may sample; longest: that the answer may have, the request's own word counted.
-    reasoning: how much it is to think. took_s: deciding, seconds.
+    reasoning: how much it is to think. took_s: deciding, seconds. model: the plan's, by its public name; another may stand in for it.
     """
 
     decided: Decided
@@ -75,3 +75,4 @@ class Choice(msgspec.Struct, frozen=True):
     longest: int | None = None
     reasoning: Reasoning | None = None
     took_s: float = 0.0
+    model: str | None = None

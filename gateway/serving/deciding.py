@@ -12,8 +12,10 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from traceback import extract_tb
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -22,11 +24,11 @@ from gateway.serving.choice import Choice, Decided, Excluded, Snapshot, Weighed
 from gateway.serving.eligible import Eligible, eligible, least
 from gateway.serving.expected import Expectations
 from gateway.serving.options import Options
-from gateway.serving.prompt import conversation, prompt_of, raws_of
+from gateway.serving.prompt import answered, conversation, prompt_of, raws_of
 from gateway.serving.standing import Standings
 from gateway.serving.state import RealModel, VirtualModel
 from gateway.wire.request import Fields
-from policies.policy import Encoder, Policy, decide
+from policies.policy import Encoder, Policy, RoutingPolicy, decide, needed
 from policies.values.decision import Decision
 from policies.values.plan import Candidate, Reasoning
 from policies.values.prompt import Prompt
@@ -45,6 +47,10 @@ _EFFORTS: Final[Mapping[bytes, Reasoning]] = {
     b'"high"': "high",
 }
 
+
+# Reasons against a plan that are none against its model in the place of another.
+_MAY_STAND_IN: Final = frozenset(("unavailable", "reasoning"))
+_MOST_FRAMES: Final = 4
 
 # Of a preference that says nothing of quality: then all else decides.
 _LEAST_QUALITY: Final = 1e-6
@@ -72,10 +78,11 @@ class Deciding:
     now: Callable[[], float] = time.time
 
     def ended(self, receipt: Receipt) -> None:
-        """A request has ended: what it took is remembered, and where its conversation stands."""
+        """A request has ended: what it took is remembered, and where its conversation stands, unless nothing may be learnt from it: what
+        an interface asks by itself, for a title, does not move the conversation."""
         self.expectations.ended(receipt)
         choice = receipt.choice
-        if choice is not None and choice.key is not None and receipt.outcome == "ok":
+        if choice is not None and choice.key is not None and receipt.outcome == "ok" and receipt.learn:
             usage = receipt.usage
             tokens = 0 if usage is None else usage.prompt + usage.completion
             self.standings.note(choice.key, choice.plan.name, tokens, choice.unit, choice.decided.standing)
@@ -92,28 +99,31 @@ async def choose(deciding: Deciding, route: VirtualModel, policy: Policy, receip
     max_cost, clipped = _capped(route.max_cost, asked.max_cost)
     if clipped:
         receipt.clipped.append("max_cost")
-    may = eligible(route.plans, route.models, prompt, reasoning=reasoning, max_cost=max_cost, budget_tokens=asked.budget_tokens)
-    key, standing, unit, first = _place(deciding, receipt, tenant, raws)
+    wishes: dict[str, Any] = {"reasoning": reasoning, "max_cost": max_cost, "budget_tokens": asked.budget_tokens}
+    may = eligible(route.plans, route.models, prompt, **wishes, answers=int(fields.n or 1))
+    key, standing, unit, first = _place(deciding, route, receipt, tenant, raws)
     candidates = _candidates(deciding, route, may, prompt, standing)
     snapshot = deciding.snapshots.get(f"{route.name}/{policy.name}", NOTHING)
     prices = _prices(deciding, route, candidates, asked)
     explore = receipt.learn and not prompt.tool_loop and not _too_late(deciding, candidates, route, asked)
     blocks: Mapping[str, Vector] = {}
+    features: bytes | None = None
     fallback: str | None = None
     try:
         if policy.algorithm.encoders:
-            blocks = await _encoded(policy.algorithm.encoders, prompt, route.encoder_s)
+            blocks = await _encoded(policy.algorithm, prompt, route.encoder_s)
+        features = _packed(blocks)
     except TimeoutError:
         fallback = "features_late"
-    except Exception:
-        fallback = _failed(route, receipt)
+    except Exception as error:
+        fallback = _failed(route, receipt, error)
     situation = Situation(candidates, blocks, prices, standing, unit, prompt.tool_loop, explore, deciding.now(), tenant)
     decision: Decision | None = None
     if fallback is None:
         try:
             decision = decide(policy, snapshot.state if snapshot.version else policy.start, situation, receipt.decision_id)
-        except Exception:
-            fallback = _failed(route, receipt)
+        except Exception as error:
+            fallback = _failed(route, receipt, error)
     if decision is None:
         deciding.fallbacks[fallback or "failed"] += 1
         decision = _baseline(route, candidates)
@@ -126,8 +136,8 @@ async def choose(deciding: Deciding, route: VirtualModel, policy: Policy, receip
         plan=chosen.plan,
         scope=f"{route.name}/{policy.name}",
         snapshot=snapshot.version,
-        feature_version=",".join([f"{name}:{len(block)}" for name, block in blocks.items()]) if blocks else None,
-        features=b"".join([block.astype("<f4", copy=False).tobytes() for block in blocks.values()]) if blocks else None,
+        feature_version=None if features is None else ",".join([f"{name}:{len(block)}" for name, block in blocks.items()]),
+        features=features,
         unit=unit,
         first_turn=first,
         key=key,
@@ -135,14 +145,32 @@ async def choose(deciding: Deciding, route: VirtualModel, policy: Policy, receip
         longest=least(may.most[chosen.index], prompt.max_tokens),
         reasoning=asked.reasoning or chosen.plan.reasoning,
         took_s=time.perf_counter() - begun,
+        model=route.models[chosen.index].public,
     )
-    return route.models[chosen.index]
+    return _kept_from(route, may.excluded, route.models[chosen.index])
 
 
-def _failed(route: VirtualModel, receipt: Receipt) -> str:
-    """Tells of a policy or an encoder that failed; the reason that is kept."""
-    log.exception("deciding for `%s` failed; its baseline serves", route.name, extra={"decision_id": receipt.decision_id})
+def _failed(route: VirtualModel, receipt: Receipt, error: Exception) -> str:
+    """Tells of a policy or an encoder that failed, and where, but not in its words, which may be those of the prompt; the reason that is
+    kept."""
+    said = (route.name, _where(error))
+    log.error("deciding for `%s` failed; its baseline serves: %s", *said, extra={"decision_id": receipt.decision_id})
     return "failed"
+
+
+def _where(error: Exception) -> str:
+    """The kind of an error, and the calls that it came out of, the innermost first."""
+    frames = reversed(extract_tb(error.__traceback__)[-_MOST_FRAMES:])
+    return " < ".join((type(error).__name__, *(f"{Path(each.filename).name}:{each.lineno} {each.name}" for each in frames)))
+
+
+def _kept_from(route: VirtualModel, excluded: Sequence[Excluded], model: RealModel) -> RealModel:
+    """The model, for which none stands in that cannot serve the request: it lacks an ability, or is too small, or too dear."""
+    unfit = {each.plan for each in excluded if each.reason not in _MAY_STAND_IN}
+    if not unfit:
+        return model
+    barred = {other.public for plan, other in zip(route.plans, route.models, strict=True) if plan.name in unfit}
+    return replace(model, stand_ins=tuple(other for other in model.stand_ins if other.public not in barred))
 
 
 def _candidates(deciding: Deciding, route: VirtualModel, may: Eligible, prompt: Prompt, standing: Standing | None) -> tuple[Candidate, ...]:
@@ -175,19 +203,25 @@ def _capped(cap: float | None, wished: float | None) -> tuple[float | None, bool
     return cap, wished is not None
 
 
-def _place(deciding: Deciding, receipt: Receipt, tenant: str, raws: Sequence[msgspec.Raw]) -> tuple[str | None, Standing | None, str, bool]:
-    """The key of the conversation, where it stands, its unit, and whether this is its first turn."""
+def _place(
+    deciding: Deciding, route: VirtualModel, receipt: Receipt, tenant: str, raws: Sequence[msgspec.Raw]
+) -> tuple[str | None, Standing | None, str, bool]:
+    """The key of the conversation, where it stands, its unit, and whether this is its first turn.
+
+    A key is of one virtual model: plans of another may have the same names. A unit is not.
+    """
     if receipt.session is not None:
-        key: str | None = deciding.pseudonym(tenant, receipt.session)
-        known = deciding.standings.of(key)
-        return key, known[0] if known else None, key or "", known is None
+        unit = deciding.pseudonym(tenant, receipt.session)
+        known = deciding.standings.of(key := f"{route.name}/{unit}")
+        return key, known[0] if known else None, unit, known is None and not answered(raws)
     if not raws:
         return None, None, receipt.decision_id, True
     now, before = conversation(tenant, raws)
-    key = deciding.pseudonym(tenant, now)
-    known = deciding.standings.of(deciding.pseudonym(tenant, before)) if before is not None else None
+    unit = deciding.pseudonym(tenant, now)
+    key = f"{route.name}/{unit}"
+    known = deciding.standings.of(f"{route.name}/{deciding.pseudonym(tenant, before)}") if before is not None else None
     if known is None:
-        return key, None, key, before is None
+        return key, None, unit, before is None
     return key, known[0], known[1], False
 
 
@@ -206,16 +240,42 @@ def _prices(deciding: Deciding, route: VirtualModel, candidates: Sequence[Candid
     )
 
 
-async def _encoded(encoders: Sequence[Encoder], prompt: Prompt, within_s: float) -> Mapping[str, Vector]:
-    """The blocks of features. Raises TimeoutError when slow ones are late."""
+async def _encoded(algorithm: RoutingPolicy[Any], prompt: Prompt, within_s: float) -> Mapping[str, Vector]:
+    """The blocks of features. Those that only a watching policy reads are left out when they are late or fail.
+
+    Raises TimeoutError when others are late.
+    """
+    until = time.monotonic() + within_s
+    encoders = algorithm.encoders
+    wanted = needed(algorithm)
+    blocks = await _made(wanted, prompt, until)
+    if len(wanted) < len(encoders):
+        for each in encoders:
+            if each.name not in blocks:
+                try:
+                    blocks |= await _made((each,), prompt, until)
+                except TimeoutError:
+                    log.debug("features `%s` of a watching policy are late", each.name)
+                except Exception as error:
+                    log.warning("features `%s` of a watching policy failed: %s", each.name, _where(error))
+    return {each.name: blocks[each.name] for each in encoders if each.name in blocks}
+
+
+async def _made(encoders: Sequence[Encoder], prompt: Prompt, until: float) -> dict[str, Vector]:
+    """Their blocks, those of slow ones from outside of the loop. until: time.monotonic(). Raises TimeoutError."""
     blocks = {each.name: each.encode(prompt) for each in encoders if not each.slow}
     slow = [each for each in encoders if each.slow]
     if slow:
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(within_s):
+        async with asyncio.timeout(until - time.monotonic()):
             for each in slow:
                 blocks[each.name] = await loop.run_in_executor(None, each.encode, prompt)
-    return {each.name: blocks[each.name] for each in encoders}
+    return blocks
+
+
+def _packed(blocks: Mapping[str, Vector]) -> bytes | None:
+    """All numbers, as they are kept; None: there are none."""
+    return b"".join([block.astype("<f4", copy=False).tobytes() for block in blocks.values()]) if blocks else None
 
 
 def _baseline(route: VirtualModel, candidates: Sequence[Candidate]) -> Decision:

@@ -24,7 +24,7 @@ def of_receipt(state: State, receipt: Receipt) -> Told:
     choice = receipt.choice
     return {
         **_head(receipt.decision_id, minted_at(receipt.decision_id), receipt.requested_model, receipt.policy, receipt.config_hash),
-        **(_weighed(route, choice.decided, choice.plan.name) if choice is not None else {}),
+        **(_weighed(route, choice.decided) if choice is not None else {}),
         "dry_run": True,
         "snapshot": None if choice is None or not choice.snapshot else str(choice.snapshot),
         "feature_version": None if choice is None else choice.feature_version,
@@ -111,7 +111,7 @@ def _alone(route: RealModel | VirtualModel | None) -> list[Told]:
     return [_candidate(None, route.public, "single", 1.0)] if isinstance(route, RealModel) else []
 
 
-def _weighed(route: RealModel | VirtualModel | None, decided: Decided, chosen: str | None) -> Told:
+def _weighed(route: RealModel | VirtualModel | None, decided: Decided) -> Told:
     """Candidates, exclusions and prices of a decision that a policy made."""
     plans = {plan.name: plan for plan in route.plans} if isinstance(route, VirtualModel) else {}
     candidates = []
@@ -134,25 +134,22 @@ def _weighed(route: RealModel | VirtualModel | None, decided: Decided, chosen: s
         "candidates": candidates,
         "excluded": [{"plan": each.plan, "reason": each.reason} for each in decided.excluded],
         "prices": {"cost": prices.cost, "latency": prices.latency, **prices.parts},
-        "runner_up_price": runner_up_price(decided, chosen),
+        "runner_up_price": runner_up_price(decided),
         "shadow": dict(decided.shadow),
         "fallback": decided.fallback,
     }
 
 
-def runner_up_price(decided: Decided, chosen: str | None) -> float | None:
-    """The price of a USD, in quality, at which the best of the others would have scored as high as the chosen plan; None: at none.
+def runner_up_price(decided: Decided) -> float | None:
+    """The price of a USD, in quality, at which the second best score would be as high as the best; None: at none.
 
     s_1 - (l - l0) c_1 = s_2 - (l - l0) c_2    <=>    l = l0 + (s_1 - s_2) / (c_1 - c_2),    s: score at the price l0, c: expected cost
     """
-    one = next((each for each in decided.candidates if each.plan == chosen), None)
-    others = [each for each in decided.candidates if each.plan != chosen]
-    if one is None or not others:
+    scored = sorted(((each.score, each.cost) for each in decided.candidates if each.score is not None), key=lambda each: -each[0])
+    if len(scored) < 2 or scored[0][1] == scored[1][1]:
         return None
-    two = max(others, key=lambda each: each.score or 0.0)
-    if one.score is None or two.score is None or one.cost == two.cost:
-        return None
-    price = decided.prices.cost + (one.score - two.score) / (one.cost - two.cost)
+    (first, dear), (second, cheap) = scored[:2]
+    price = decided.prices.cost + (first - second) / (dear - cheap)
     return price if price >= 0 else None
 
 
@@ -174,7 +171,7 @@ def _known(state: State, row: Record) -> Told:
     if row["decided"] is not None:
         decided = msgspec.json.decode(row["decided"], type=Decided)
         snapshot = row["snapshot"]
-        return _weighed(route, decided, row["plan"]) | {"snapshot": None if not snapshot else str(snapshot)}
+        return _weighed(route, decided) | {"snapshot": None if not snapshot else str(snapshot)}
     if row["policy"] == "none" and row["attempts"] == 0:  # it never came to a decision
         return {}
     return {"candidates": _alone(route) or [_candidate(row["plan"], None, row["strategy"], row["propensity"])]}

@@ -47,14 +47,16 @@ def eligible(
     reasoning: Reasoning | None = None,
     max_cost: float | None = None,
     budget_tokens: int | None = None,
+    answers: int = 1,
 ) -> Eligible:
-    """Filters. reasoning, budget_tokens: what the caller asks for. max_cost: most that the request may cost, USD.
+    """Filters. reasoning, budget_tokens: what the caller asks for. max_cost: most that the request may cost, USD. answers: how many there
+    are to be, each as long as it may be.
 
     Raises ApiError 400 when nothing fits.
     """
     bounds = [least(plan.budget_tokens, budget_tokens) for plan in plans]
     needs = _needs(prompt)
-    if reasoning is None and max_cost is None and not needs and _all_fit(models, prompt):
+    if reasoning is None and max_cost is None and not needs and _all_fit(models, prompt, bounds):
         return Eligible(tuple(range(len(plans))), (), tuple(bounds))
     left = list(range(len(plans)))
     excluded: list[Excluded] = []
@@ -75,9 +77,9 @@ def eligible(
         keep([None if plan.reasoning in (None, reasoning) else "reasoning" for plan in plans], None)
     for need in needs:
         keep(each(partial(_lacks, need)), partial(_no_capability, need))
-    keep(each(lambda model: _too_long(model, prompt)), _no_context)
+    keep([_too_long(model, prompt, bound) for model, bound in zip(models, bounds, strict=True)], _no_context)
     if max_cost is not None:
-        paid = [_paid(model, prompt, max_cost) for model in models]
+        paid = [_paid(model, prompt, max_cost, answers) for model in models]
         most = tuple(map(least, bounds, paid))
         dear = [_too_dear(*bound) for bound in zip(paid, [least(bound, prompt.max_tokens) for bound in bounds], strict=True)]
         keep(["max_cost" if is_dear else None for is_dear in dear], _no_money)
@@ -85,13 +87,14 @@ def eligible(
     return Eligible(tuple(left), tuple(excluded), most)
 
 
-def _all_fit(models: Sequence[RealModel], prompt: Prompt) -> bool:
+def _all_fit(models: Sequence[RealModel], prompt: Prompt, bounds: Sequence[int | None]) -> bool:
     """Whether there is nothing against any of them, for a request that needs nothing but text."""
-    before = None
-    for model in models:
-        if model is not before and (not model.replicas.any_live or _too_long(model, prompt) is not None):
+    before: tuple[RealModel | None, int | None] = None, None
+    for model, bound in zip(models, bounds, strict=True):
+        same = model is before[0] and bound == before[1]
+        if not same and (not model.replicas.any_live or _too_long(model, prompt, bound) is not None):
             return False
-        before = model
+        before = model, bound
     return True
 
 
@@ -123,18 +126,23 @@ def _lacks(need: str, model: RealModel) -> str | None:
     return f"capability:{need}" if model.capabilities and need not in model.capabilities else None
 
 
-def _too_long(model: RealModel, prompt: Prompt) -> str | None:
+def _too_long(model: RealModel, prompt: Prompt, bound: int | None) -> str | None:
+    """bound: tokens that the plan may sample, to which the answer will be cut."""
     held = model.held_context()
     if held is None:
         return None
-    return "context_length" if prompt.tokens * _SURE + (prompt.max_tokens or 1) > held else None
+    return (
+        "context_length"
+        if prompt.tokens * _SURE + (1 if prompt.max_tokens is None else least(bound, prompt.max_tokens) or 1) > held
+        else None
+    )
 
 
-def _paid(model: RealModel, prompt: Prompt, max_cost: float) -> int | None:
-    """Tokens of answer that the money buys; None: they cost nothing."""
+def _paid(model: RealModel, prompt: Prompt, max_cost: float, answers: int) -> int | None:
+    """Tokens of each answer that the money buys; None: they cost nothing."""
     rest = max_cost * 1e6 - prompt.tokens * model.rates.input
     if model.rates.output > 0:
-        return max(0, int(rest / model.rates.output))
+        return max(0, int(rest / model.rates.output / answers))
     return 0 if rest < 0 else None
 
 
@@ -155,7 +163,12 @@ def _no_capability(need: str) -> ApiError:
 
 
 def _no_context() -> ApiError:
-    return ApiError(400, "context_length_exceeded", "The prompt is too long for every plan of this model.", param="messages")
+    return ApiError(
+        400,
+        "context_length_exceeded",
+        "The prompt, with as long an answer as is asked for, is too long for every plan of this model.",
+        param="messages",
+    )
 
 
 def _no_money() -> ApiError:

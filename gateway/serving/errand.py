@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from urllib.parse import quote
 
 import msgspec
 
 from gateway.engines.reasoning import reasoning_members
-from gateway.serving.call import Call, Receipt
+from gateway.serving.call import Call, Purpose, Receipt
 from gateway.serving.choice import Choice
+from gateway.serving.prompt import whole_number
 from gateway.wire.errors import Header
 from gateway.wire.request import Fields, rewrite, with_members
 
-# Where `max_tokens` bounds the answer.
-_WRITING = frozenset(("/v1/chat/completions", "/v1/completions"))
+# What bounds the answer, by path; where none is set, the last is.
+_BOUNDS: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        "/v1/chat/completions": ("max_completion_tokens", "max_tokens"),
+        "/v1/completions": ("max_completion_tokens", "max_tokens"),
+        "/v1/messages": ("max_tokens",),
+        "/v1/responses": ("max_output_tokens",),
+    }
+)
 _MODEL_IN_QUERY = re.compile(rb"(?<![^&])model=[^&]*")
 
 Onward = Callable[[Sequence[Header], Receipt], list[Header]]
@@ -29,7 +38,7 @@ class Errand(msgspec.Struct, frozen=True):
     path speaks OpenAI's completion formats (JSON answers, streams that end with `[DONE]`). may_stand_in: another model's answer would do,
     for what is asked for is text; vectors and scores of another model would silently spoil what the caller has of this one. idle_s: the
     longest silence the caller bears. onward: what is done to the headers of each call; None: the caller's trace goes on as it came.
-    choice: the plan that a policy chose; None: a real model was asked for.
+    choice: the plan that a policy chose; None: a real model was asked for. purpose: what its calls are for.
     """
 
     call: Call
@@ -43,6 +52,7 @@ class Errand(msgspec.Struct, frozen=True):
     session: str | None = None
     onward: Onward | None = None
     choice: Choice | None = None
+    purpose: Purpose = "served"
 
     @property
     def prompt(self) -> memoryview:
@@ -74,18 +84,27 @@ class Errand(msgspec.Struct, frozen=True):
         """What the chosen plan says of the answer: how long it may be, how much the model thinks. What the caller set by itself stays."""
         choice, fields = self.choice, self.fields
         found: dict[str, bytes] = {}
-        if choice is None or self.call.path not in _WRITING:
+        bounds = _BOUNDS.get(self.call.path)
+        if choice is None or bounds is None:
             return found
         if choice.most is not None:
-            name, asked = ("max_tokens", fields.max_tokens)
-            if fields.max_completion_tokens is not None:
-                name, asked = ("max_completion_tokens", fields.max_completion_tokens)
-            if asked is None or asked < 0 or asked > choice.most:
-                found[name] = b"%d" % choice.most
+            asked = {name: self._asked(name) for name in bounds}
+            given = {name: number for name, number in asked.items() if number is not None} or {bounds[-1]: -1}
+            if engine == "llama.cpp" and len(bytes(fields.n_predict)):  # its own word for it, which it heeds first
+                own = whole_number(fields.n_predict)
+                given["n_predict"] = -1 if own is None else own
+            # Each of them: engines differ in which of two they heed.
+            found.update({name: b"%d" % choice.most for name, number in given.items() if not 0 <= number <= choice.most})
         told = len(bytes(fields.reasoning_effort)) or len(bytes(fields.chat_template_kwargs))
         if choice.reasoning is not None and not told and self.call.path == "/v1/chat/completions":
             found.update(reasoning_members(engine, choice.reasoning))
         return found
+
+    def _asked(self, name: str) -> float | None:
+        """Tokens of answer that the caller asks for under that name; None: nothing, or nothing that is a number."""
+        if name == "max_output_tokens":
+            return whole_number(self.fields.max_output_tokens)
+        return self.fields.max_tokens if name == "max_tokens" else self.fields.max_completion_tokens
 
     def target_for(self, backend_model: str) -> str:
         """Path and query; where the model is named in the query, by the backend's name for it."""

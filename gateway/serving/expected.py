@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter
+from typing import Final
 
 from gateway.pool.backend import Backend
 from gateway.serving.call import Receipt, UpstreamCall
@@ -25,6 +26,8 @@ from policies.values.plan import Plan
 from policies.values.prompt import Prompt
 from policies.values.situation import Standing
 
+_ENOUGH: Final = 30
+
 _Way = tuple[str, str | None]
 
 
@@ -34,12 +37,15 @@ class Expectations:
     def __init__(self) -> None:
         self._latencies: dict[tuple[str, str], Latency] = {}
         self._lengths: dict[_Way, OutputLength] = {}
+        self._usual = OutputLength()
         self._tails: dict[_Way, Quantile] = {}
 
     def of(self, plan: Plan, model: RealModel, prompt: Prompt, most: int | None, standing: Standing | None) -> tuple[float, float]:
         """USD and seconds. most: tokens that the plan may sample. standing: of the conversation, which its plan's replica has cached."""
         cached = min(standing.tokens, prompt.tokens) if standing is not None and standing.plan == plan.name else 0
-        answer = self._length(plan).expected(least(most, prompt.max_tokens))
+        length = self._length(plan)
+        # Until enough is known of a plan, its answers are taken to be as long as anybody's, or it would seem dear for being new.
+        answer = (length if length.count >= _ENOUGH else self._usual).expected(least(most, prompt.max_tokens))
         rates = model.rates
         cost = ((prompt.tokens - cached) * rates.input + cached * rates.cached_input + answer * rates.output) / 1e6
         serving = [each for each in model.backends if each.serves]
@@ -82,7 +88,9 @@ class Expectations:
         if choice is None or receipt.outcome != "ok" or receipt.usage is None:
             return
         way = (choice.plan.model, choice.plan.reasoning)
-        self._length(choice.plan).observe(receipt.usage.completion, choice.longest)
+        if choice.model in (None, receipt.served_model):  # the answers of who stood in tell nothing of the plan's
+            for length in (self._length(choice.plan), self._usual):
+                length.observe(receipt.usage.completion, choice.longest)
         if way not in self._tails:
             self._tails[way] = Quantile(0.95)
         self._tails[way].observe(perf_counter() - receipt.received)

@@ -21,10 +21,11 @@ from gateway.access.keys import authenticated, require
 from gateway.access.limit import Need
 from gateway.access.limits import Limits, Permit
 from gateway.pool.transport import Transport
-from gateway.serving.call import Answer, Call, Receipt, Words
+from gateway.serving.call import Answer, Call, Receipt
 from gateway.serving.deciding import Deciding, choose
 from gateway.serving.dry_run import told
 from gateway.serving.errand import Errand, Onward
+from gateway.serving.hearing import Hearing
 from gateway.serving.heartbeat import beating
 from gateway.serving.idempotency import Idempotency
 from gateway.serving.ids import DecisionIds, request_id
@@ -73,6 +74,7 @@ class Gateway:
     random: Random = field(default_factory=Random)
     deciding: Deciding = field(default_factory=Deciding)
     onward: Onward | None = None
+    hearing: Hearing = field(default_factory=Hearing)
 
     def settle(self, receipt: Receipt) -> None:
         """A request has ended: its place in the queue is free, and its receipt goes where receipts go."""
@@ -187,9 +189,7 @@ async def _execute(
         gateway.settle(receipt)
         return told(state, receipt)
     errand = _errand(gateway, call, receipt, body, fields, form, asked, patience)
-    kept = state.config.storage.contents
-    if kept.enabled:
-        receipt.words = Words(kept.max_bytes, bytes(errand.prompt[: kept.max_bytes + 1]))
+    receipt.words = gateway.hearing.words(state.config, receipt, errand)
     try:
         answer = await relay(Way(gateway.transport, patience, gateway.settle, gateway.random), model, errand, receipt)
     except asyncio.CancelledError:

@@ -150,6 +150,29 @@ def outcomes(session: Session, ids: Sequence[str]) -> Mapping[str, Sequence[Outc
     return found
 
 
+def plans_labelled(session: Session, policy: str, source: str, last: int = 2_000) -> list[str]:
+    """Two plans of the policy at most of which this source said something, among its last so many outcomes of any source."""
+    sql = (
+        "SELECT DISTINCT d.plan FROM (SELECT decision_id, source FROM outcomes WHERE metric = 'quality' ORDER BY decision_id DESC LIMIT ?) "
+        "AS o JOIN decisions d ON d.id = o.decision_id WHERE o.source = ? AND d.plan IS NOT NULL "
+        "AND d.requested_model || '/' || d.policy = ? LIMIT 2"
+    )
+    return [plan for (plan,) in session.rows(sql, last, source, policy)]
+
+
+def judged_twice(session: Session, last: int = 20_000) -> Mapping[str, list[tuple[float, float]]]:
+    """By source, what it said and what callers said of the same decision, as far as that stands in the last so many outcomes."""
+    sql = (
+        "SELECT o.source, o.value, f.value FROM (SELECT decision_id, source, value FROM outcomes WHERE metric = 'quality' "
+        "ORDER BY decision_id DESC LIMIT ?) AS o JOIN outcomes f ON f.decision_id = o.decision_id AND f.metric = 'quality' "
+        "AND f.source = 'feedback' WHERE o.source <> 'feedback'"
+    )
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for source, value, truth in session.rows(sql, last):
+        found[source].append((value, truth))
+    return found
+
+
 def learnt(session: Session, ids: Sequence[str]) -> Mapping[tuple[str, str, str], tuple[float, float]]:
     """(decision id, policy, metric) -> the quality and weight that are in the policy's state now."""
     found: dict[tuple[str, str, str], tuple[float, float]] = {}

@@ -137,9 +137,9 @@ def recording(put: Put, settled: Settled, pseudonym: Pseudonym) -> Settled:
             put("decisions", decision_row(receipt, tenant, principal.key, time() - latency_s, latency_s, session))
             for n, call in enumerate(receipt.calls):
                 put("calls", call_row(receipt.decision_id, n, call, receipt.received))
-            if (words := receipt.words) is not None:
-                answer = None if words.answer is None else bytes(words.answer)
-                row, size = contents_row(receipt.decision_id, words.prompt, answer, words.most)
+            if (words := receipt.words) is not None and words.kept is not None:
+                answer = None if words.answer is None else bytes(words.answer[: words.kept + 1])
+                row, size = contents_row(receipt.decision_id, words.prompt, answer, words.kept)
                 put("contents", row, size)
         settled(receipt)
 

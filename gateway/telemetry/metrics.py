@@ -231,6 +231,10 @@ class Metrics:
         if first != served:
             self.numbers.counter(families.FALLBACKS, first, self._model(served)).value += 1.0
 
+    def worked(self, receipt: Receipt) -> None:
+        """Counts calls that the gateway made for itself."""
+        self._called_often(receipt.calls, receipt)
+
     # -- feedback
 
     def heard(self, said: Said) -> None:

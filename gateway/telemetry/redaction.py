@@ -62,6 +62,8 @@ def secrets_of(config: Config) -> list[str]:
     found = [backend.key.get_secret_value() for backend in config.backends.values() if backend.key is not None]
     if config.server.secret is not None:
         found.append(config.server.secret.get_secret_value())
+    if (verifier := config.learning.verifier) is not None and verifier.key is not None:
+        found.append(verifier.key.get_secret_value())
     password = _PASSWORD.search(config.storage.url)
     return found if password is None else [*found, unquote(password[1])]
 

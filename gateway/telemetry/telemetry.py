@@ -76,6 +76,11 @@ class Telemetry:
                 self._failed = True
                 log.exception("a request could not be counted")
 
+    def worked(self, receipt: Receipt) -> None:
+        """The gateway has made these calls for itself. They are counted; they are no request."""
+        if self._counts:
+            self.metrics.worked(receipt)
+
     @property
     def onward(self) -> Onward | None:
         """What puts calls to backends into the trace of their request; None: there are no spans."""

@@ -43,6 +43,7 @@ class Fields(msgspec.Struct, frozen=True, gc=False):
     system: msgspec.Raw = msgspec.Raw()
     instructions: msgspec.Raw = msgspec.Raw()
     max_output_tokens: msgspec.Raw = msgspec.Raw()
+    n_predict: msgspec.Raw = msgspec.Raw()
     logprobs: msgspec.Raw = msgspec.Raw()
     reasoning_effort: msgspec.Raw = msgspec.Raw()
     chat_template_kwargs: msgspec.Raw = msgspec.Raw()

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from gateway.config.changes import AT_ONCE
 from gateway.config.load import Loaded
-from gateway.config.schema import Config, Model
+from gateway.config.schema import Config, Learning, Model
 from gateway.config.tree import Entries, Mark
 from gateway.workers.messages import Given
 
@@ -42,7 +42,8 @@ def given(loaded: Loaded, place: Place) -> Given:
         for name, each in config.backends.items()
     }
     models = {name: _model(each, place.worker, place.of) for name, each in config.models.items()}
-    config = config.model_copy(update={"server": server, "backends": backends, "models": models, "storage": first.storage})
+    parts = {"server": server, "backends": backends, "models": models, "storage": first.storage, "learning": _learning(config.learning)}
+    config = config.model_copy(update=parts)
     text = orjson.dumps(config.model_dump(exclude_unset=True), default=_plain).decode()
     return Given(text, loaded.hash, loaded.source, loaded.text)
 
@@ -56,6 +57,14 @@ def received(carried: Given) -> Loaded:
 def share(whole: int, worker: int, of: int) -> int:
     """A worker's part of a whole number: the parts of all are the whole, and differ by 1 at most."""
     return whole // of + (worker <= whole % of)
+
+
+def _learning(learning: Learning) -> Learning:
+    """A secret goes as it is, and not as the name of a file."""
+    verifier = learning.verifier
+    if verifier is None:
+        return learning
+    return learning.model_copy(update={"verifier": verifier.model_copy(update={"key_file": None})})
 
 
 def _model(model: Model, worker: int, of: int) -> Model:

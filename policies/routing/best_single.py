@@ -14,9 +14,11 @@ from typing import Any
 import msgspec
 
 from policies import decay
+from policies.adapting import by_plan
 from policies.means import Estimate, Means, estimates, folded, nothing
 from policies.policy import Encoder, Kit, plan_names
 from policies.routing.base import favourite, priced
+from policies.states import Arrays
 from policies.values.decision import Odds, Scores
 from policies.values.outcome import Observation
 from policies.values.plan import Plan
@@ -74,6 +76,10 @@ class BestSingle:
     def fold(self, state: Means, observations: Sequence[Observation]) -> Means:
         """Adds to the sums."""
         return folded(state, observations, self._plans, self._params.half_life_s)
+
+    def adapted(self, found: Arrays, old: Sequence[str], new: Sequence[str]) -> dict[str, Any]:
+        """The sums, over other plans: see policies.adapting."""
+        return by_plan(found, {"number": 0.0, "squares": 0.0, "gained": 0.0}, old, new)
 
     def statistics(self, state: Means) -> dict[str, Any]:
         """As of the newest observation: mean, its interval, and the evidence in labels."""

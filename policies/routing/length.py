@@ -25,6 +25,7 @@ from models.encoders.shape import user_chars
 from policies import decay
 from policies.policy import Encoder, Kit
 from policies.routing.base import unknown
+from policies.states import Arrays
 from policies.values.decision import Odds, Scores
 from policies.values.outcome import Observation
 from policies.values.plan import Plan
@@ -118,6 +119,10 @@ class Length:
             at = min(BINS - 1, int(_position(user_chars(each.blocks[name]))))
             calls[at] += each.count * each.weight * decay.weight(each.at, landmark, half_life)
         return State(calls, landmark)
+
+    def adapted(self, found: Arrays, _old: Sequence[str], _new: Sequence[str]) -> dict[str, Any]:
+        """Lengths are of calls, whatever the plans are."""
+        return dict(found)
 
     def statistics(self, state: State) -> dict[str, Any]:
         """Quantiles of the lengths, in characters, the imagined calls among them."""

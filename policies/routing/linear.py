@@ -20,7 +20,9 @@ import numpy.typing as npt
 
 from models.drift import Detector, Drift
 from models.ridge import Batch, Posterior, Ridge, Sums
+from policies.adapting import by_plan
 from policies.policy import Encoder, plan_names
+from policies.states import Arrays, arrays, restored
 from policies.values.outcome import Observation
 from policies.values.plan import Plan
 from policies.values.situation import Situation
@@ -29,6 +31,8 @@ Floats = npt.NDArray[np.float64]
 
 # Standard deviations on either side that hold 95 % of a normal distribution.
 INTERVAL = 1.96
+# What of the state has a row for each plan; the posterior follows from it.
+PER_PLAN = ("sums.gram", "sums.moment", "sums.squares", "drift.error", "drift.pulls", "drift.alarms")
 
 
 class Doubt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -188,6 +192,14 @@ class Linear:
             np.concatenate([blocks[encoder.name] for encoder in self.encoders]) if len(self.encoders) > 1 else blocks[self.encoders[0].name]
         )
         return x
+
+    def adapted(self, found: Arrays, old: Sequence[str], new: Sequence[str]) -> dict[str, Any]:
+        """What was learned, over other plans (policies.adapting): what their model and all plans have in common is made anew from those
+        that stay. Raises ValueError where it does not fit."""
+        fitting = by_plan(found, dict.fromkeys(PER_PLAN, 0.0), old, new)
+        sums = restored(self._ridge.empty(), fitting, "sums.")
+        drift = restored(self._detector.empty(len(self._names)), fitting, "drift.")
+        return arrays(Learned(sums, self._ridge.posterior(sums), drift))
 
     def statistics(self, state: Learned) -> dict[str, Any]:
         """By plan: pulls (what its observations are worth, forgetting included), mean of their quality, the posterior mean at x = 0 with a

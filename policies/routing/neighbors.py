@@ -27,9 +27,11 @@ import msgspec
 import numpy as np
 
 from policies import decay
+from policies.adapting import by_plan
 from policies.means import Means, estimates, folded, interval, nothing
 from policies.policy import Encoder, Kit, plan_names
 from policies.routing.base import favourite, priced
+from policies.states import Arrays
 from policies.values.decision import Odds, Scores
 from policies.values.outcome import Observation
 from policies.values.plan import Plan
@@ -157,6 +159,11 @@ class Neighbors:
             ids[:filled, plan], order[:filled, plan] = held.ids, held.order
             quality[:filled, plan], rows[:filled, plan] = held.quality, held.rows
         return State(ids, order, quality, rows, means)
+
+    def adapted(self, found: Arrays, old: Sequence[str], new: Sequence[str]) -> dict[str, Any]:
+        """The memory and the means, over other plans: see policies.adapting."""
+        found = by_plan(found, dict.fromkeys(("means.number", "means.squares", "means.gained"), 0.0), old, new)
+        return by_plan(found, {"ids": 0.0, "order": math.inf, "quality": 0.0, "rows": 0.0}, old, new, axis=1)
 
     def statistics(self, state: State) -> dict[str, Any]:
         """As of the newest observation: mean, its interval, the evidence in labels, and the rows in memory."""

@@ -17,6 +17,15 @@ either, the first candidate: there is always a decision. In the manner of the si
       - {when: {any: [code, {not: long}]}, weights: {small: 9, large: 1}}
     otherwise: large
 
+What chat interfaces ask by themselves (titles, tags, follow-up questions) is marked by who asks, as
+`"trilemma": {"tags": {"task": "title"}, "learn": false}`, or known by its words; it goes to a cheap plan:
+
+    signals:
+      marked: {tag: {task: [title, tags, follow_up]}}
+      titles: {keywords: ["generate a concise, 3-5 word title"]}
+    rules: [{name: background, priority: 1, when: {any: [marked, titles]}, plans: [small]}]
+    otherwise: large
+
 Two pools with a boundary on the context (a pool of short windows keeps its cache small, so more calls run at once; same source):
 
     signals: {short: {tokens: {below: 4096}}, brief: {max_tokens: {below: 2048}}}

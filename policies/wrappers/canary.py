@@ -29,11 +29,12 @@ import numpy.typing as npt
 
 from policies.offpolicy.sequences import share_evidence
 from policies.policy import Encoder, Kit, RoutingPolicy, needed
+from policies.states import Arrays
 from policies.values.decision import Odds, Scores
 from policies.values.outcome import Observation
 from policies.values.plan import Plan
 from policies.values.situation import Situation
-from policies.wrappers.base import Wrapper, distinct, mixed, normalised, union
+from policies.wrappers.base import Wrapper, adapted, distinct, mixed, normalised, union
 
 SLOTS = 4096
 EMPTY = np.uint64(2**64 - 1)
@@ -154,3 +155,8 @@ class Canary(Wrapper):
         ratio = {"units": len(counted), "expected": self._params.share, "log_evidence": evidence, "alarm": evidence >= ALARM}
         other = {"policy": self._params.policy, **self._other.statistics(state.other)}
         return {"inner": self.inner.statistics(state.inner), "other": other, **sides, "sample_ratio": ratio}
+
+    def _own(self, found: Arrays, old: Sequence[str], new: Sequence[str]) -> dict[str, Any]:
+        """The other policy's state is over the plans, too."""
+        own = {name: array for name, array in found.items() if not name.startswith("other.")}
+        return own | adapted(self._other, "other.", found, old, new)

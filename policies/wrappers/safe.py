@@ -44,7 +44,7 @@ from policies.values.decision import Odds, Scores
 from policies.values.outcome import Observation
 from policies.values.plan import Plan
 from policies.values.situation import Situation
-from policies.wrappers.base import Wrapper, mixed, normalised, only, position
+from policies.wrappers.base import Wrapper, mixed, normalised, only, position, stays
 
 PRIOR = 10.0
 
@@ -136,7 +136,7 @@ class Safe(Wrapper):
         if baseline is None:
             return odds
         gain = self.gain(state)
-        if _stays(odds, situation) and (gain.mode != "aside" or situation.tool_loop):
+        if stays(odds, situation) and (gain.mode != "aside" or situation.tool_loop):
             return odds
         one = only(baseline, len(situation.candidates))
         if not situation.explore:
@@ -171,11 +171,3 @@ class Safe(Wrapper):
         """The meter, with the number of observations that count, and what the policy inside has."""
         gain = {"observations": state.n, **msgspec.to_builtins(self.gain(state))}
         return {"inner": self.inner.statistics(state.inner), "gain": gain}
-
-
-def _stays(odds: Odds, situation: Situation) -> bool:
-    """Whether a policy that does not explore keeps the session with its plan."""
-    if odds.explores or situation.standing is None:
-        return False
-    current = position(situation, situation.standing.plan)
-    return current is not None and odds.drawn[current] >= sum(odds.drawn)

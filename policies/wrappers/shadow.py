@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,7 +22,10 @@ from policies.values.decision import Odds, Scores
 from policies.values.outcome import Observation
 from policies.values.plan import Plan
 from policies.values.situation import Situation
-from policies.wrappers.base import Wrapper, union
+from policies.wrappers.base import Wrapper, adapted, union
+
+if TYPE_CHECKING:
+    from policies.states import Arrays
 
 FAILURES = (ArithmeticError, ValueError, LookupError)
 
@@ -97,3 +100,8 @@ class Shadow(Wrapper):
             "inner": self.inner.statistics(state.inner),
             "shadow": {"policy": self._name, "failures": state.failures, **self._other.statistics(state.other)},
         }
+
+    def _own(self, found: Arrays, old: Sequence[str], new: Sequence[str]) -> dict[str, Any]:
+        """The other policy's state is over the plans, too."""
+        own = {name: array for name, array in found.items() if not name.startswith("other.")}
+        return own | adapted(self._other, "other.", found, old, new)

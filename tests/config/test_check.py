@@ -354,3 +354,29 @@ def test_postgresql_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("storage: {url: 'postgresql://db/trilemma'}\n") == [
         "storage.url: PostgreSQL needs the extra `postgres`: pip install 'trilemma[postgres]'"
     ]
+
+
+# --- learning
+
+
+@pytest.mark.parametrize(
+    ("learning", "messages"),
+    [
+        ("judge: {model: big, share: 0.1}", []),
+        ("judge: {model: gone}", ["learning.judge.model: no backend serves `gone`"]),
+        ("judge: {model: auto}", ["learning.judge.model: `auto` is a virtual model: a judge is a real one"]),
+        (
+            "verifier: {url: 'http://v', key: 'a b'}",
+            ["learning.verifier.key: the key cannot be sent in a header: it holds spaces, line ends or letters beyond ASCII"],
+        ),
+    ],
+)
+def test_who_judges(learning: str, messages: list[str]) -> None:
+    auto = "virtual_models: {auto: {policy: fixed, plans: {p: {model: large}}}}"
+    text = f"{auto}\nstorage: {{url: 'sqlite:///d.db'}}\nlearning: {{{learning}}}\n"
+    assert found(text) == messages
+
+
+def test_judging_without_a_database_is_a_warning() -> None:
+    text = "learning: {signals: [schema], verifier: {url: 'http://v'}, judge: {model: large}}\n"
+    assert found(text) == [f"warning: learning.{key}: has no effect without a database (`storage.url`)" for key in ("signals", "verifier")]

@@ -10,12 +10,14 @@ import yaml
 
 from gateway.config.schema import (
     Backend,
+    Believed,
     BreakerSpec,
     Caps,
     Config,
     Contents,
     Feedback,
     Hedge,
+    Judge,
     Key,
     Learning,
     Limits,
@@ -33,6 +35,7 @@ from gateway.config.schema import (
     Storage,
     Telemetry,
     Timeouts,
+    Verifier,
     VirtualModel,
     Worth,
 )
@@ -48,7 +51,7 @@ SECTIONS: dict[str, tuple[type[Section], ...]] = {
     "limits": (Limits, Rules),
     "feedback": (Feedback,),
     "storage": (Storage, Contents),
-    "learning": (Learning,),
+    "learning": (Learning, Believed, Verifier, Judge),
     "telemetry": (Telemetry, Metrics, Logs),
 }
 
@@ -72,16 +75,16 @@ def test_exactly_the_keys_there_are_stand_in_the_tables(name: str) -> None:
 @pytest.mark.parametrize("name", SECTIONS)
 def test_defaults_are_right(name: str) -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", section(name), re.MULTILINE)
-    written = {key: yaml.safe_load(text[1:-1]) if re.fullmatch(r"`[^`]+`", text) else text for key, text in rows}
-    for model in SECTIONS[name]:
-        for key, field in model.model_fields.items():
-            if written[key] == "required":
-                assert field.is_required()
-            elif isinstance(field.default, (bool, int, float, list, dict)) or field.default:
-                if not isinstance(field.default, Section):
-                    assert written[key] == field.default, f"{name}.{key}"
-            else:
-                assert not field.is_required()
+    written = [yaml.safe_load(text[1:-1]) if re.fullmatch(r"`[^`]+`", text) else text for _, text in rows]
+    fields = [(key, field) for model in SECTIONS[name] for key, field in model.model_fields.items()]
+    for (key, field), default in zip(fields, written, strict=True):
+        if default == "required":
+            assert field.is_required()
+        elif isinstance(field.default, (bool, int, float, list, dict)) or field.default:
+            if not isinstance(field.default, Section):
+                assert default == field.default, f"{name}.{key}"
+        else:
+            assert not field.is_required()
 
 
 def test_examples_fit_together() -> None:

@@ -233,3 +233,15 @@ async def test_a_tool_loop_is_not_left(house: House) -> None:
         assert answer.headers["x-trilemma-model"] == first.headers["x-trilemma-model"]
         assert house.run.settled[-1].propensity == 1.0
         assert not house.run.settled[-1].explored
+
+
+async def test_what_an_interface_asks_by_itself_does_not_move_the_conversation(house: House) -> None:
+    """A title that is asked for with the conversation's own id, of which nothing may be learnt."""
+    moved = []
+    for number in range(10):
+        session = {"session_id": f"s{number}"}
+        first = await house.ask("sticky", [USER], trilemma=session)
+        await house.ask("sticky", [IMAGE], trilemma=session | {"learn": False})  # only `large` can
+        after = await house.ask("sticky", [USER], trilemma=session)
+        moved.append(first.headers["x-trilemma-model"] != after.headers["x-trilemma-model"])
+    assert not any(moved)

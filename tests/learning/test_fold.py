@@ -109,7 +109,7 @@ async def test_a_correction_takes_the_place_of_what_was_said_before(link: Link, 
 
 async def test_a_correction_by_a_source_of_another_weight(link: Link, place: Place) -> None:
     """A judge's sample of a tenth stands for ten; when the caller says better, its one word is all that counts."""
-    fill(place, decided(1), found(1, 0.5, probability=0.1))
+    fill(place, decided(1), found(1, 0.5, probability=0.1), decided(2, "large", learn=False), found(2, 0.5, probability=0.1))
     assert sums((await link.run(fold)).versions[NAME])[:2] == ([10.0, 0.0], [5.0, 0.0])
     fill(place, said(1, 0.25))
     version = (await link.run(fold)).versions[NAME]
@@ -436,3 +436,28 @@ def test_a_row_without_much_in_it(place: Place) -> None:
     """Rows of older versions of Trilemma have no words for some things."""
     fill(place, decision(id_of(1), learn=None, unit=None, cost_usd=None, decided=None))
     assert place.rows()[0]["unit"] is None
+
+
+async def test_a_source_counts_once_it_speaks_of_two_plans(link: Link, place: Place) -> None:
+    """Else the plan that it can speak of would look better, or worse, than all others for that alone. Callers always count."""
+    fill(place, decided(1), found(1, 1.0), decided(2), found(2, 0.0, "verifier"), decided(3), said(3, 1.0))
+    folded = await link.run(fold)
+    assert folded.skipped == {"one_plan": 2}
+    assert folded.compared == frozenset()
+    assert sums(folded.versions[NAME])[:2] == ([1.0, 0.0], [1.0, 0.0])
+
+    fill(place, decided(4, "large"), found(4, 0.5), decided(5), found(5, 1.0), decided(6), found(6, 0.0, "verifier"))
+    folded = await link.run(fold)
+    assert folded.skipped == {"one_plan": 1}
+    assert folded.compared == {(NAME, "judge")}
+    assert sums(folded.versions[NAME])[:2] == ([2.0, 1.0], [2.0, 0.5])
+
+
+async def test_what_was_learnt_of_a_source_stays(link: Link, place: Place) -> None:
+    """Also when only one plan is left of which it has spoken lately."""
+    fill(place, decided(1), found(1, 1.0), decided(2, "large"), found(2, 0.0))
+    await link.run(fold)
+    place.execute("DELETE FROM outcomes WHERE value = 0.0")
+    fill(place, found(1, 0.5, "note", metric="other"))
+    folded = await link.run(fold)
+    assert (folded.skipped, folded.versions) == ({"nothing_new": 1}, {})

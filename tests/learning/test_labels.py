@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.learning.labels import Calibration, label
+from gateway.learning.labels import label
 from gateway.store.learning import Outcome
+from policies.signals.calibration import Calibration
 
 FEEDBACK = Outcome("quality", "feedback", 0.25, 1.0)
 JUDGE = Outcome("quality", "judge", 0.75, 0.1)
@@ -19,6 +20,27 @@ def test_what_callers_say_wins() -> None:
 def test_a_sample_stands_for_as_many_as_it_was_drawn_from() -> None:
     assert label([JUDGE]) == (0.75, 10.0)
     assert label([JUDGE, VERIFIER]) == (1.0, 2.0), "of two the one that labels the most"
+
+
+def test_an_answer_must_pass_every_check() -> None:
+    """Until something is known: 0.7 of what has the right form are right, and a twentieth of what is no JSON though it should be."""
+    checks = [Outcome("quality", source, value, 1.0) for source, value in (("refusal", 1.0), ("schema", 0.0), ("truncation", 1.0))]
+    assert label(checks) == (0.05, 1.0)
+    assert label(checks[:1] + checks[2:]) == (0.7, 1.0)
+
+
+def test_who_reads_the_answer_wins_over_who_looks_at_its_form() -> None:
+    """But it stands for no other decision then: each of those has its own label."""
+    form = Outcome("quality", "schema", 0.0, 1.0)
+    assert label([form, JUDGE]) == (0.75, 1.0)
+    assert label([form, FEEDBACK, JUDGE]) == (0.25, 1.0)
+
+
+def test_a_source_that_compares_nothing_does_not_count() -> None:
+    form = Outcome("quality", "schema", 0.0, 1.0)
+    assert label([form, JUDGE], None, lambda source: source != "schema") == (0.75, 10.0)
+    assert label([JUDGE], None, lambda _source: False) is None
+    assert label([JUDGE, FEEDBACK], None, lambda _source: False) == (0.25, 1.0)
 
 
 def test_no_single_label_outweighs_all_others() -> None:

@@ -17,6 +17,7 @@ from tests.support.keeping import ID, keeping
 from tests.support.running import Running, running
 from tests.support.waiting import until
 
+_BATCH = 20
 PLANS = {"cheap": {"model": "other"}, "dear": {"model": "mock-model"}}
 MODELS = {
     "mock-model": {"price": {"input": 10.0, "output": 40.0}},
@@ -44,10 +45,10 @@ async def mock() -> AsyncIterator[MockBackend]:
 
 
 async def taught(run: Running, client: httpx.AsyncClient, requests: int, quality: Callable[[str, int], float] | None) -> list[str]:
-    """The plans that served; each answer is judged, if it is, before the next batch of ten is asked."""
+    """The plans that served; each answer is judged, if it is, before the next batch is asked."""
     served: list[str] = []
-    for start in range(0, requests, 10):
-        answers = await asyncio.gather(*(client.post(CHAT, json=question(model="auto")) for _ in range(10)))
+    for start in range(0, requests, _BATCH):
+        answers = await asyncio.gather(*(client.post(CHAT, json=question(model="auto")) for _ in range(_BATCH)))
         ids = [answer.headers[ID] for answer in answers]
         plans = ["cheap" if answer.headers["x-trilemma-model"] == "other" else "dear" for answer in answers]
         served += plans
@@ -56,7 +57,7 @@ async def taught(run: Running, client: httpx.AsyncClient, requests: int, quality
         for number, (id_, plan) in enumerate(zip(ids, plans, strict=True), start):
             said = {"decision_id": id_, "metric": "quality", "value": quality(plan, number)}
             assert (await client.post("/v1/feedback", json=said)).status_code == 202
-        await folded(run, start + 10)
+        await folded(run, start + _BATCH)
     return served
 
 
@@ -70,7 +71,13 @@ async def folded(run: Running, count: int, within_s: float = 20.0) -> None:
 @pytest.mark.parametrize("kind", ["thompson", "linucb"])
 async def test_at_equal_quality_the_cheap_plan_wins(mock: MockBackend, tmp_path: Path, kind: str) -> None:
     async with running(learning(mock, tmp_path, {"type": kind, "floor": 0.02}), tmp_path) as run, run.client("sk-shop") as client:
-        served = await taught(run, client, 500, lambda _plan, number: float(number % 5 != 0))
+        answers: Counter[str] = Counter()
+
+        def four_of_five(plan: str, _number: int) -> float:
+            answers[plan] += 1
+            return float(answers[plan] % 5 != 0)
+
+        served = await taught(run, client, 500, four_of_five)
 
     assert Counter(served[-100:])["cheap"] > 80
 
@@ -112,7 +119,7 @@ async def test_a_receipt_tells_why(mock: MockBackend, tmp_path: Path) -> None:
         answer = await client.post(CHAT, json=question(model="auto"))
         found = (await client.get(f"/v1/decisions/{answer.headers[ID]}")).json()
 
-    assert int(found["snapshot"]) >= 4
+    assert int(found["snapshot"]) >= 2
     assert {each["plan"] for each in found["candidates"]} == {"cheap", "dear"}
     assert sum(each["propensity"] for each in found["candidates"]) == pytest.approx(1)
     estimates = {each["plan"]: each["estimate"] for each in found["candidates"]}

@@ -160,3 +160,11 @@ def test_a_decision_has_the_floor_in_it_where_request_and_policy_may_explore(
     assert decision.scores is not None
     assert decision.scores.quality == (0.1, 0.4)
     assert decision.chosen == draw((0.0, 1.0), 0.2 if expected[0] else 0.0, "d1", 7).chosen
+
+
+@pytest.mark.parametrize("odds", [(-0.5, 1.5), (float("nan"), 1.0), (float("inf"), 1.0), (0.0, 0.0)])
+def test_what_is_no_probability_is_not_drawn_from(odds: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="probability"):
+        draw(odds, 0.1, "d1", 3)
+    with pytest.raises(ValueError, match="probability"):
+        draw((0.5, 0.5), 0.1, "d1", 3, odds)

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from policies.policy import Policy, decide
+from policies.policy import Policy, decide, needed
 from policies.routing.weighted import Weighted
 from policies.values.outcome import Observation
 from policies.values.situation import Situation
+from policies.wrappers.base import Wrapper
+from policies.wrappers.canary import Canary
+from policies.wrappers.canary import Params as CanaryParams
 from policies.wrappers.shadow import Params, Shadow, build, problems
 from tests.support.given import Given, Seen, candidates, kit, surprise
 
@@ -78,3 +82,23 @@ def test_a_policy_must_be_named() -> None:
     assert problems(Params(policy="new"), ["a"]) == []
     with pytest.raises(TypeError):
         Params()  # type: ignore[call-arg]
+
+
+def test_where_its_features_are_missing_it_does_not_learn_and_the_other_does() -> None:
+    shadow = Shadow(Given(), "new", Given(encoders=("x-1",)))
+    there = Observation("e", "a", {"x-1": np.zeros(1, np.float32)}, 0.5, 0.0)
+
+    state = shadow.fold(shadow.empty(), [*OBSERVED, there])
+
+    assert (state.inner, state.other, state.failures) == (Seen(2, 1.5), Seen(1, 0.5), 0)
+
+
+def test_only_the_features_of_who_serves_are_needed() -> None:
+    inner, watching = Given(encoders=("x-1",)), Given(encoders=("x-1", "y-1"))
+    shadow = Shadow(inner, "new", watching)
+
+    assert [each.name for each in shadow.encoders] == ["x-1", "y-1"]
+    assert [each.name for each in needed(shadow)] == ["x-1"]
+    assert [each.name for each in needed(Wrapper(shadow))] == ["x-1"]
+    assert [each.name for each in needed(Canary(shadow, watching, CanaryParams("other")))] == ["x-1", "y-1"]
+    assert [each.name for each in needed(watching)] == ["x-1", "y-1"]

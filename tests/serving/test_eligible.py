@@ -95,6 +95,19 @@ def test_budgets_of_plan_and_caller_bound_the_answer() -> None:
     assert asked(Prompt(), state, budget_tokens=60).most == (60, 60)
 
 
+def test_an_answer_that_will_be_cut_fits() -> None:
+    """1,000 tokens of context: 500 x 0.9 of prompt leave room for 550 of answer."""
+    plans = {"cut": {"model": "small", "budget_tokens": 550}, "less": {"model": "small", "budget_tokens": 551}, "whole": {"model": "small"}}
+    found = asked(Prompt(tokens=500, max_tokens=100_000), built(plans=plans))
+    assert (found.plans, reasons(found)) == ((0,), {"less": "context_length", "whole": "context_length"})
+    assert asked(Prompt(tokens=500, max_tokens=100_000), built(plans=plans), budget_tokens=9).plans == (0, 1, 2)
+
+
+def test_money_is_for_all_the_answers() -> None:
+    """0.0102 USD less 0.001 for the prompt buy 4,600 tokens: four answers of 1,150."""
+    assert asked(Prompt(tokens=1_000), max_cost=0.0102, answers=4).most[0] == 1_150
+
+
 def test_reasoning_is_a_part_of_the_plan() -> None:
     efforts = {name: {"model": "small", "reasoning": name} for name in ("off", "low", "high")}
     state = built(plans={**efforts, "plain": {"model": "small"}})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from gateway.config.load import parse
@@ -50,6 +51,14 @@ def test_cost_follows_the_answers_that_came() -> None:
     assert cost == pytest.approx(0.0012, rel=0.02)
     assert known.of(PLAN, one, Prompt(tokens=1_000), 50, None)[0] == pytest.approx(0.0011, rel=0.02)  # cut by the plan
     assert known.of(PLAN, one, Prompt(tokens=1_000, max_tokens=50), None, None)[0] == pytest.approx(0.0011, rel=0.02)  # by the caller
+
+
+def test_a_plan_that_is_new_is_not_taken_to_talk_more_than_others() -> None:
+    known, one = Expectations(), model()
+    for _ in range(200):
+        known.ended(receipt(Plan("old", "other")))
+
+    assert known.of(PLAN, one, Prompt(tokens=1_000), None, None)[0] == pytest.approx(0.0012, rel=0.02)
 
 
 def test_what_its_conversation_left_in_a_plans_cache_is_cheaper_there_alone() -> None:
@@ -108,3 +117,19 @@ def test_a_second_is_dearer_when_others_wait_for_it() -> None:
     for taken in range(4):
         one.admission._take()
         assert known.second(0.1, [one, one]) == pytest.approx(0.1 if taken < 2 else 0.1 * (1 + 4 * ((taken + 1) / 4 - 0.7)))
+
+
+def test_the_answers_of_who_stood_in_tell_nothing_of_the_plans() -> None:
+    known, one = Expectations(), model()
+    before = known.of(PLAN, one, Prompt(tokens=1_000), None, None)[0]
+    foreign = receipt(tokens=9_000)
+    foreign.calls = []
+    assert foreign.choice is not None
+    foreign.choice = msgspec.structs.replace(foreign.choice, model="m")
+    foreign.served_model = "other"
+    known.ended(foreign)
+
+    assert known.of(PLAN, one, Prompt(tokens=1_000), None, None)[0] == before
+    foreign.served_model = "m"
+    known.ended(foreign)
+    assert known.of(PLAN, one, Prompt(tokens=1_000), None, None)[0] > before

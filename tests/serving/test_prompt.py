@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.serving.prompt import conversation, prompt_of, raws_of
+from gateway.serving.prompt import answered, conversation, prompt_of, raws_of
 from gateway.wire.request import read
 from policies.values.prompt import Prompt, Turn
 
@@ -134,3 +134,90 @@ def test_a_tool_loop_is_one_conversation() -> None:
 
 def raws(messages: Any) -> Any:
     return raws_of(read(json.dumps({"model": "m", "messages": messages}).encode(), 8))
+
+
+def test_text_beside_a_picture_is_counted_all_of_it() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}}
+    found = prompt(
+        [{"role": "user", "content": [picture, {"type": "text", "text": "word " * 20_000}]}, {"role": "user", "content": "b" * 40_000}]
+    )
+
+    assert 1_000 + 35_000 <= found.tokens <= 1_000 + 35_100
+
+
+def test_a_picture_in_the_middle_of_a_long_history_counts() -> None:
+    said = [{"role": "user", "content": "hi"}] * 300
+    picture = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}}]}
+    sound = {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}]}
+
+    assert prompt([*said, picture, *said]).images and prompt([*said, sound, *said]).audio
+    assert prompt([*said, picture, *said]).tokens < 1_000 + 600 * 12
+    assert not prompt([*said, {"role": "user", "content": "an image of audio"}, *said]).images
+
+
+def test_tools_are_a_part_of_the_prompt() -> None:
+    tools = [{"type": "function", "function": {"name": "f", "description": "d" * 8_000}}]
+
+    assert 2_000 <= prompt([{"role": "user", "content": "hi"}], tools=tools).tokens <= 2_050
+
+
+def test_letters_written_with_escapes_are_no_longer_than_others() -> None:
+    """2,000 letters of 6 bytes are not 3,000 tokens."""
+    body = json.dumps({"model": "auto", "messages": [{"role": "user", "content": "я" * 2_000}]})
+    assert "\\u044f" in body
+    fields = read(body.encode(), 8)
+
+    assert 1_200 <= prompt_of(fields, raws_of(fields), "shop", None).tokens <= 1_300
+
+
+def test_a_responses_input_is_read_as_a_chat_is() -> None:
+    items = [
+        {"role": "user", "content": [{"type": "input_text", "text": "go"}, {"type": "input_image", "image_url": "https://x/y.png"}]},
+        {"type": "reasoning", "summary": []},
+        {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "1", "output": "4"},
+    ]
+    found = prompt(input=items, instructions="Be brief.", max_output_tokens=30)
+    assert found.turns == (Turn("system", "Be brief."), Turn("user", "go"))
+    assert (found.images, found.tool_loop, found.max_tokens, found.user_turns) == (True, True, 30, 1)
+    assert prompt(input="Once upon").turns == (Turn("user", "Once upon"),)
+    assert prompt(input=["a", "b"]).turns == (Turn("user", "a\nb"),)
+    assert 2_500 <= prompt(input="a" * 10_000).tokens <= 2_510
+
+    first = raws_of(read(json.dumps({"model": "m", "input": items[:1]}).encode(), 8))
+    assert conversation("", raws_of(read(json.dumps({"model": "m", "input": items}).encode(), 8)))[1] == conversation("", first)[0]
+
+
+def test_a_messages_body_is_read_as_a_chat_is() -> None:
+    result = {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "4"}, {"type": "image", "source": {}}]}
+    found = prompt(
+        [
+            {"role": "user", "content": "go"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {}}]},
+            {"role": "user", "content": [result]},
+        ],
+        system=[{"type": "text", "text": "Be brief."}],
+    )
+
+    assert found.turns == (Turn("system", "Be brief."), Turn("user", "go"), Turn("tool", "4"))
+    assert (found.tool_loop, found.images, found.user_turns) == (True, True, 1)
+    assert 2_500 <= prompt([{"role": "user", "content": "hi"}], system="s" * 10_000).tokens <= 2_520
+
+
+@pytest.mark.parametrize("body", ['{"model":"m","prompt":[1e999]}', '{"model":"m","messages":[{"role":"user","content":[1e999,"x"]}]}'])
+def test_a_number_beyond_all_bounds_is_no_text(body: str) -> None:
+    fields = read(body.encode(), 8)
+
+    assert prompt_of(fields, raws_of(fields), "shop", None).turns == ()
+
+
+def test_whether_the_model_has_had_a_turn() -> None:
+    user, model = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}
+
+    assert [answered(raws(each)) for each in ([], [user], [user, user], [user, model], [user, model, user])] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]

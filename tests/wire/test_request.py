@@ -397,3 +397,8 @@ def test_changed_members_are_what_json_says(body: dict[str, Any], changes: dict[
     changed = with_members(json.dumps(body).encode(), {name: b"%d" % value for name, value in changes.items()})
 
     assert json.loads(changed) == body | changes
+
+
+def test_a_member_that_is_named_twice_is_changed_twice() -> None:
+    """Engines take the last."""
+    assert with_members(b'{"a":5, "a":100, "\\u0061":7}', {"a": b"4"}) == b'{"a":4, "a":4, "\\u0061":4}'

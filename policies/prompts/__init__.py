@@ -1,0 +1,1 @@
+"""Prompts of the gateway's own, and how what comes back is read."""
