@@ -7,6 +7,7 @@ The time is linear in the bytes, however they are cut into events.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,6 +18,7 @@ from gateway.wire.sse import DONE, events_data
 from policies.values.answer import Said, ToolCall
 
 _MOST_CHOICES: Final = 128
+_AT_ONCE: Final = 64
 _NOTHING: Final = (b"", b"null", b'""', b"[]", b"{}")
 
 
@@ -91,7 +93,9 @@ def answer_of(data: bytes) -> tuple[Said, ...] | None:
     """What each choice said, in order. data: all of a body, JSON or events."""
     heard: dict[int, _Heard] = {}
     try:
-        for part in (data,) if data.lstrip()[:1] == b"{" else events_data(data):
+        for count, part in enumerate((data,) if data.lstrip()[:1] == b"{" else events_data(data), 1):
+            if count % _AT_ONCE == 0:
+                time.sleep(0)  # requests are served meanwhile
             if part == DONE:
                 continue
             for choice in _body(part).choices:

@@ -14,12 +14,13 @@ from gateway.config.schema import Config
 from gateway.serving.call import Examined, Receipt, Words
 from gateway.serving.errand import Errand
 
+CHAT: Final = "/v1/chat/completions"
 JUDGE: Final = "judge"
 VERIFIER: Final = "verifier"
 LONGEST_PROMPT: Final = 262_144
 """Bytes of messages that are sent to a judge; about longer ones none is asked."""
 
-_PATHS: Final = frozenset(("/v1/chat/completions", "/v1/completions"))
+_PATHS: Final = frozenset((CHAT, "/v1/completions"))
 
 
 class Hearing:
@@ -53,14 +54,14 @@ class Hearing:
         return (int.from_bytes(digest, "big") >> 11) / 2**53 < share
 
     def _examined(self, config: Config, receipt: Receipt, errand: Errand) -> Examined | None:
-        learning, choice = config.learning, errand.choice
+        choice = errand.choice
         if choice is None or not receipt.learn or errand.call.path not in _PATHS or not config.storage.url:
             return None
-        shares = {
-            VERIFIER: 0.0 if learning.verifier is None else learning.verifier.share,
-            JUDGE: 0.0 if learning.judge is None else learning.judge.share,
-        }
-        judges = {name: share for name, share in shares.items() if self.sampled(receipt.decision_id, name, share)}
+        learning = config.learning
+        judges = {}
+        for name, asked_of in ((VERIFIER, learning.verifier), (JUDGE, learning.judge)):
+            if asked_of is not None and self.sampled(receipt.decision_id, name, asked_of.share):
+                judges[name] = asked_of.share
         if not learning.signals and not judges:
             return None
         fields = errand.fields
@@ -69,8 +70,8 @@ class Hearing:
         return Examined(
             response_format=bytes(fields.response_format),
             tools=bytes(fields.tools),
-            # What the plan's own budget cuts, or the model's context, is not the caller's doing.
-            limited=bool(bounds) and min(bounds) != choice.plan.budget_tokens,
+            # Not the plan's own budget, nor the model's context. A completion is short unless the caller asks for more.
+            limited=min(bounds) != choice.plan.budget_tokens if bounds else errand.call.path != CHAT,
             judges=judges,
             most=learning.max_answer_bytes,
         )

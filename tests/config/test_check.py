@@ -358,6 +358,8 @@ def test_postgresql_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # --- learning
 
+UNSENDABLE = "the key cannot be sent in a header: it holds spaces, line ends or letters beyond ASCII"
+
 
 @pytest.mark.parametrize(
     ("learning", "messages"),
@@ -365,18 +367,15 @@ def test_postgresql_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         ("judge: {model: big, share: 0.1}", []),
         ("judge: {model: gone}", ["learning.judge.model: no backend serves `gone`"]),
         ("judge: {model: auto}", ["learning.judge.model: `auto` is a virtual model: a judge is a real one"]),
-        (
-            "verifier: {url: 'http://v', key: 'a b'}",
-            ["learning.verifier.key: the key cannot be sent in a header: it holds spaces, line ends or letters beyond ASCII"],
-        ),
+        ("verifier: {url: 'http://v', key: 'a b'}", [f"learning.verifier.key: {UNSENDABLE}"]),
     ],
 )
 def test_who_judges(learning: str, messages: list[str]) -> None:
-    auto = "virtual_models: {auto: {policy: fixed, plans: {p: {model: large}}}}"
-    text = f"{auto}\nstorage: {{url: 'sqlite:///d.db'}}\nlearning: {{{learning}}}\n"
-    assert found(text) == messages
+    auto = "virtual_models: {auto: {policy: fixed, plans: {p: {model: large}}}}\n"
+    assert found(f"{auto}storage: {{url: 'sqlite:///d.db'}}\nlearning: {{{learning}}}\n") == messages
 
 
 def test_judging_without_a_database_is_a_warning() -> None:
     text = "learning: {signals: [schema], verifier: {url: 'http://v'}, judge: {model: large}}\n"
-    assert found(text) == [f"warning: learning.{key}: has no effect without a database (`storage.url`)" for key in ("signals", "verifier")]
+    nothing = "has no effect without a database (`storage.url`)"
+    assert found(text) == [f"warning: learning.{key}: {nothing}" for key in ("signals", "verifier")]

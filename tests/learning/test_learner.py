@@ -127,6 +127,9 @@ async def test_a_restart_goes_on_from_the_same_bits(place: Place) -> None:
         for batch in batches(words(20, 1)):
             fill(place, *batch)
             await look(before)
+        async with asyncio.timeout(10):
+            while before.waiting:  # words that came before their decision wait a moment
+                await look(before)
         known = before.snapshots[NAME]
     async with process(place) as after:
         await after.step()

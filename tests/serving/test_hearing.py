@@ -102,10 +102,12 @@ def test_where_nothing_is_looked_at(settings: Config, ended: Receipt, asked: Err
         (errand(budget=100, most=100, max_tokens=50), True),
         (errand(budget=100, most=20), True),
         (errand(most=20), True),
+        (errand(path="/v1/completions"), True),
+        (errand(budget=9, most=9, path="/v1/completions"), False),
     ],
 )
 def test_who_bounded_the_answer(asked: Errand, limited: bool) -> None:
-    """Below the plan's budget it is what the caller, or the price that he would pay, allows."""
+    """Below the plan's budget it is what the caller, or the price that he would pay, allows. Engines cut completions at 16 tokens."""
     words = Hearing().words(config(SIGNALS), receipt(), asked)
     assert words is not None and words.examined is not None
     assert words.examined.limited is limited
