@@ -21,9 +21,9 @@ of a reference that is not fixed yet.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -43,7 +43,7 @@ from policies.wrappers.base import Wrapper, handed, only, position, spread, stay
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-NEW = {
+NEW: Final[Mapping[str, float]] = {
     "evidence.capital": 0.0,
     "evidence.seen": 0,
     "evidence.peak": 1.0,
