@@ -64,7 +64,6 @@ class Choice(msgspec.Struct, frozen=True):
 
     decided: Decided
     plan: Plan
-    scope: str
     snapshot: int | None = None
     feature_version: str | None = None
     features: bytes | None = None

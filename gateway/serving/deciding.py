@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -65,16 +64,12 @@ def _as_it_is(_tenant: str, id_: str) -> str:
 
 @dataclass(slots=True)
 class Deciding:
-    """What a process knows for decisions beside its state. snapshots: what policies have learnt, by scope; swapped whole.
-
-    fallbacks: decisions that no policy made, by reason.
-    """
+    """What a process knows for decisions beside its state. snapshots: what policies have learnt, by scope; swapped whole."""
 
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
     standings: Standings = field(default_factory=Standings)
     expectations: Expectations = field(default_factory=Expectations)
     pseudonym: Pseudonym = _as_it_is
-    fallbacks: Counter[str] = field(default_factory=Counter)
     now: Callable[[], float] = time.time
 
     def ended(self, receipt: Receipt) -> None:
@@ -125,7 +120,6 @@ async def choose(deciding: Deciding, route: VirtualModel, policy: Policy, receip
         except Exception as error:
             fallback = _failed(route, receipt, error)
     if decision is None:
-        deciding.fallbacks[fallback or "failed"] += 1
         decision = _baseline(route, candidates)
     chosen = candidates[decision.chosen]
     receipt.policy = policy.name
@@ -134,7 +128,6 @@ async def choose(deciding: Deciding, route: VirtualModel, policy: Policy, receip
     receipt.choice = Choice(
         decided=_decided(situation, decision, may.excluded, fallback),
         plan=chosen.plan,
-        scope=f"{route.name}/{policy.name}",
         snapshot=snapshot.version,
         feature_version=None if features is None else ",".join([f"{name}:{len(block)}" for name, block in blocks.items()]),
         features=features,

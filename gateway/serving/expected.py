@@ -10,6 +10,7 @@ A process learns this by itself, from its own calls; it is what a decision is ma
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Final
@@ -27,14 +28,18 @@ from policies.values.prompt import Prompt
 from policies.values.situation import Standing
 
 _ENOUGH: Final = 30
+# Calls that have ended are learnt from when a decision next asks, so that relayed requests do not pay for it; of more, the newest.
+_KEPT: Final = 64
+_REPLICAS: Final = 4_096
 
 _Way = tuple[str, str | None]
 
 
 class Expectations:
-    """What is known of costs and times in this process. Its size is that of the configuration."""
+    """What is known of costs and times in this process. Replicas come and go: of too many, those first seen are forgotten."""
 
     def __init__(self) -> None:
+        self._calls: deque[UpstreamCall] = deque(maxlen=_KEPT)
         self._latencies: dict[tuple[str, str], Latency] = {}
         self._lengths: dict[_Way, OutputLength] = {}
         self._usual = OutputLength()
@@ -42,6 +47,8 @@ class Expectations:
 
     def of(self, plan: Plan, model: RealModel, prompt: Prompt, most: int | None, standing: Standing | None) -> tuple[float, float]:
         """USD and seconds. most: tokens that the plan may sample. standing: of the conversation, which its plan's replica has cached."""
+        while self._calls:
+            self._learn(self._calls.popleft())
         cached = min(standing.tokens, prompt.tokens) if standing is not None and standing.plan == plan.name else 0
         length = self._length(plan)
         # Until enough is known of a plan, its answers are taken to be as long as anybody's, or it would seem dear for being new.
@@ -81,9 +88,7 @@ class Expectations:
 
     def ended(self, receipt: Receipt) -> None:
         """A request has ended: what its calls took is learnt from, and what it took itself, if a plan ran it."""
-        for call in receipt.calls:
-            if call.outcome == "ok" and call.usage is not None and call.ended is not None:
-                self._learn(call)
+        self._calls += receipt.calls
         choice = receipt.choice
         if choice is None or receipt.outcome != "ok" or receipt.usage is None:
             return
@@ -97,7 +102,7 @@ class Expectations:
 
     def _learn(self, call: UpstreamCall) -> None:
         usage = call.usage
-        if usage is None or call.ended is None:
+        if call.outcome != "ok" or usage is None or call.ended is None:
             return
         total = call.ended - call.started
         first = call.first - call.started if call.streamed and call.first is not None else None
@@ -106,6 +111,8 @@ class Expectations:
     def _latency(self, backend: str, model: str) -> Latency:
         known = self._latencies.get((backend, model))
         if known is None:
+            if len(self._latencies) >= _REPLICAS:
+                del self._latencies[next(iter(self._latencies))]
             known = self._latencies[backend, model] = Latency()
         return known
 

@@ -30,7 +30,7 @@ from gateway.serving.heartbeat import beating
 from gateway.serving.idempotency import Idempotency
 from gateway.serving.ids import DecisionIds, request_id
 from gateway.serving.needs import need_of, spent
-from gateway.serving.options import Options, options
+from gateway.serving.options import NONE, Options, options
 from gateway.serving.patience import Patience
 from gateway.serving.reading import fields_of
 from gateway.serving.relay import Way, relay
@@ -264,7 +264,7 @@ async def _choose(gateway: Gateway, state: State, receipt: Receipt, fields: Fiel
         policy = route.policy if asked.policy is None else state.policy_for(route, asked.policy)
         model = await choose(gateway.deciding, route, policy, receipt, fields, asked)
     else:
-        for option in ("policy", "max_cost", "budget_tokens", "preference", "reasoning"):
+        for option in () if asked is NONE else ("policy", "max_cost", "budget_tokens", "preference", "reasoning"):
             if getattr(asked, option) is not None:
                 message = f"`trilemma.{option}` is for virtual models: a real one is asked as it is."
                 raise ApiError(400, "caller_invalid_value", message, param=f"trilemma.{option}")

@@ -23,7 +23,6 @@ from policies.offpolicy.matrix import Matrix
 from policies.policy import RoutingPolicy
 from policies.routing import linucb, neighbors
 
-SEEDS: Final = range(5)
 SELECTION: Final = (
     "The settings of these heads (kernels, their weights, neighbours, blends, penalties) were compared on these very sets before, so the "
     "figures carry a small gain by selection, some 0.003 APGR."

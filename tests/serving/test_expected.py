@@ -37,7 +37,7 @@ def receipt(plan: Plan = PLAN, *, backend: str = "a", tokens: int = 100, seconds
     """An answer of so many tokens, whose stream began after a fifth of the time."""
     usage = Usage(prompt=1_000, cached=0, completion=tokens)
     call = UpstreamCall(backend, "m", 0.0, first=seconds / 5, ended=seconds, status=200, outcome="ok", usage=usage, streamed=True)
-    choice = Choice(Decided((), Prices()), plan, "auto/learn", longest=longest)
+    choice = Choice(Decided((), Prices()), plan, longest=longest)
     return Receipt("r", "d", 0.0, usage=usage, outcome="ok", calls=[call], choice=choice)
 
 
@@ -83,6 +83,27 @@ def test_latency_is_that_of_the_replica_with_the_least_to_do() -> None:
     assert known.of(PLAN, one, Prompt(tokens=1_000), None, None)[1] == pytest.approx(2.0, rel=0.1)
     a.in_flight, b.in_flight = 9, 0
     assert known.of(PLAN, one, Prompt(tokens=1_000), None, None)[1] == pytest.approx(6.0, rel=0.1)
+
+
+def test_what_relayed_requests_took_is_known_to_the_next_decision() -> None:
+    """No policy chose for them; of a thousand the newest count, which were slower."""
+    known, one = Expectations(), model()
+    for number in range(1_000):
+        relayed = receipt(seconds=2.0 if number < 900 else 6.0)
+        relayed.choice = None
+        known.ended(relayed)
+
+    one.backends[1].in_flight = 9
+    assert known.of(PLAN, one, Prompt(tokens=1_000, max_tokens=100), None, None)[1] > 4.0
+
+
+def test_replicas_that_come_and_go_do_not_fill_the_memory() -> None:
+    known, one = Expectations(), model()
+    for number in range(5_000):
+        known.ended(receipt(backend=f"pod-{number}"))
+        known.of(PLAN, one, Prompt(), None, None)
+
+    assert len(known._latencies) <= 4_096
 
 
 def test_failed_calls_teach_nothing_of_time_or_length() -> None:

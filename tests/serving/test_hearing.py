@@ -37,7 +37,7 @@ def errand(budget: int | None = None, most: int | None = None, path: str = "/v1/
         openai=True,
         may_stand_in=True,
         idle_s=None,
-        choice=Choice(Decided((), Prices()), Plan("p", "m", budget_tokens=budget), "auto/p", most=most),
+        choice=Choice(Decided((), Prices()), Plan("p", "m", budget_tokens=budget), most=most),
     )
 
 

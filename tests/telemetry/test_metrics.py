@@ -8,10 +8,13 @@ import pytest
 
 from gateway.pool.discovery.endpoint import Endpoint
 from gateway.serving.call import Receipt
+from gateway.serving.choice import Choice, Decided
 from gateway.serving.feedback import Said
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.numbers import Bins
 from gateway.wire.usage import Rates, Usage
+from policies.values.plan import Plan
+from policies.values.situation import Prices
 from tests.telemetry.receipts import CHAT, TEXT, receipt, state, upstream
 
 
@@ -136,6 +139,17 @@ def test_decisions(counting: Counting) -> None:
     counting.settle(receipt(upstream(), **drawn), receipt(upstream(), **drawn), receipt(upstream(), explored=True, **drawn))
     assert counting.of("decisions") == {("p", "small", "false"): 2.0, ("p", "small", "true"): 1.0}
     assert counting.of("requests") == {(CHAT, "auto", "single", "2xx", ""): 3.0}
+
+
+def test_how_long_deciding_took_and_what_no_policy_decided(counting: Counting) -> None:
+    drawn = {"requested_model": "auto", "policy": "p", "plan": "small"}
+    made = [
+        Choice(Decided((), Prices(), fallback=fallback), Plan("small", "m"), took_s=took_s)
+        for fallback, took_s in ((None, 0.0002), ("features_late", 0.15), ("failed", 0.0002), ("failed", 0.0002))
+    ]
+    counting.settle(*(receipt(upstream(), choice=each, **drawn) for each in made), receipt(upstream()))
+    assert counting.of("decisions_failed") == {("p", "features_late"): 1.0, ("p", "failed"): 2.0}
+    assert counting.of("decision_seconds") == {("p",): (4, 0.1506)}
 
 
 def test_what_no_configuration_holds_is_other(counting: Counting) -> None:
