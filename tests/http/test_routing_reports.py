@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -66,11 +67,10 @@ class House:
     async def receipt(self, answer: httpx.Response) -> dict[str, Any]:
         """What was decided, as it is told once it is stored."""
         path = f"/v1/decisions/{answer.headers['x-trilemma-decision-id']}"
-        found = await self.client.get(path)
-        for _ in range(500):
-            if found.status_code == 200:
-                break
-            found = await self.client.get(path)
+        async with asyncio.timeout(20):  # a new database is made meanwhile
+            while (found := await self.client.get(path)).status_code == 503:  # noqa: ASYNC110 (a database has no event here)
+                await asyncio.sleep(0.02)
+        assert found.status_code == 200, found.text
         told: dict[str, Any] = found.json()
         return told
 
