@@ -15,7 +15,7 @@ from typing import Final
 
 from gateway.access.ledger import Refused
 from gateway.access.limit import Limit, Need
-from gateway.access.limits import Clock, Counted, Limits, Permit, refusal
+from gateway.access.limits import Clock, Counted, Limits, Permit, Told, refusal
 from gateway.access.link import Link
 from gateway.access.meters import Meter
 from gateway.access.rounds import Rounds
@@ -32,8 +32,8 @@ class SharedLimits(Limits):
         super().__init__(clock)
         self.rounds = Rounds(link, clock)
 
-    def _permit(self, counted: Sequence[Counted]) -> Permit:
-        return SharedPermit(self.clock, counted, self.rounds)
+    def _permit(self, counted: Sequence[Counted], told: Sequence[Told]) -> Permit:
+        return SharedPermit(self.clock, counted, told, self.rounds)
 
     def _meter(self, limit: Limit) -> Meter:
         share = super()._meter(limit)
@@ -50,8 +50,8 @@ class SharedPermit(Permit):
 
     __slots__ = ("_rounds",)
 
-    def __init__(self, clock: Clock, counted: Sequence[Counted], rounds: Rounds) -> None:
-        super().__init__(clock, counted)
+    def __init__(self, clock: Clock, counted: Sequence[Counted], told: Sequence[Told], rounds: Rounds) -> None:
+        super().__init__(clock, counted, told)
         self._rounds = rounds
 
     def take(self, need: Need) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Final
 
 from gateway.access.keys import Principal
@@ -25,6 +26,11 @@ Clock = Callable[[], float]
 Counted = tuple[Kind, int, Meter, Limit]
 """The limit's kind, its most, what is used of it, and the limit."""
 
+Told = tuple[bytes, bytes, Sequence[tuple[int, Meter, Header]]]
+"""What is told of one kind: the headers of what remains and of when it is whole again, and of each limit its most, what is used of it, and
+the header that says how much it is."""
+
+_FIRST: Final = itemgetter(0)
 # Counters of callers that have long been silent are looked for when so many are kept.
 _KEPT: Final = 1_024
 _PER: Final[Mapping[Kind, str]] = {
@@ -46,7 +52,7 @@ class Limits:
         self._meters: dict[str, Meter] = {}
         self._sweep_at = _KEPT
         # What a caller's permits count with; good for as long as the caller has the same limits.
-        self._counted: dict[str, tuple[Sequence[Limit], Sequence[Counted]]] = {}
+        self._counted: dict[str, tuple[Sequence[Limit], Sequence[Counted], Sequence[Told]]] = {}
 
     def __len__(self) -> int:
         """Counters that are kept."""
@@ -55,18 +61,16 @@ class Limits:
     def permit(self, principal: Principal) -> Permit | None:
         """What a request of this caller has to take; None: it is not limited."""
         limits = principal.limits
-        return self._permit(self._of(principal.key, limits)) if limits else None
+        if not limits:
+            return None
+        known = self._counted.get(principal.key)
+        if known is None or known[0] is not limits:
+            counted = tuple((limit.kind, limit.most, self._meter(limit), limit) for limit in limits)
+            known = self._counted[principal.key] = (limits, counted, _told(counted))
+        return self._permit(known[1], known[2])
 
-    def _permit(self, counted: Sequence[Counted]) -> Permit:
-        return Permit(self.clock, counted)
-
-    def _of(self, key: str, limits: Sequence[Limit]) -> Sequence[Counted]:
-        known = self._counted.get(key)
-        if known is not None and known[0] is limits:
-            return known[1]
-        counted = tuple((limit.kind, limit.most, self._meter(limit), limit) for limit in limits)
-        self._counted[key] = (limits, counted)
-        return counted
+    def _permit(self, counted: Sequence[Counted], told: Sequence[Told]) -> Permit:
+        return Permit(self.clock, counted, told)
 
     def _meter(self, limit: Limit) -> Meter:
         meter = self._meters.get(limit.id)
@@ -90,25 +94,27 @@ class Limits:
 class Permit:
     """One request's part of its caller's limits."""
 
-    __slots__ = ("_clock", "_counted", "_taken")
+    __slots__ = ("_clock", "_counted", "_taken", "_told")
 
-    def __init__(self, clock: Clock, counted: Sequence[Counted]) -> None:
+    def __init__(self, clock: Clock, counted: Sequence[Counted], told: Sequence[Told]) -> None:
         self._clock = clock
         self._counted = counted
+        self._told = told
         self._taken: list[tuple[Step, int]] | None = None
 
     def take(self, need: Need) -> bool:
         """Takes what the request needs of every limit. False: it has to be waited for, with `drawn`. Raises ApiError 429."""
         now = self._clock()
-        amounts = []
+        taken: list[tuple[Step, int]] = []
         for kind, most, meter, limit in self._counted:
-            amount = 1 if kind != "tokens" else need.under(limit)
-            if meter.used(now) + amount > most:
+            amount = need.under(limit) if kind == "tokens" else 1
+            step = meter.take(amount, most, now)
+            if step is None:
+                for (_, _, other, _), (part, back) in zip(self._counted, taken, strict=False):
+                    other.give_back(part, back)
                 raise self._refusal(need, now)
-            amounts.append(amount)
-        taken = self._taken = []
-        for (_, _, meter, _), amount in zip(self._counted, amounts, strict=True):
-            taken.append((meter.add(amount, now), amount))
+            taken.append((step, amount))
+        self._taken = taken
         return True
 
     async def drawn(self, need: Need) -> None:
@@ -131,22 +137,25 @@ class Permit:
     def headers(self) -> list[Header]:
         """`x-ratelimit-*` of the tightest limit of each kind, as OpenAI writes them."""
         now = self._clock()
-        tightest: dict[Kind, tuple[int, int, Meter]] = {}
-        for kind, most, meter, _ in self._counted:
-            if kind != "concurrency":
-                left = most - meter.used(now)
-                if kind not in tightest or left < tightest[kind][0]:
-                    tightest[kind] = (left, most, meter)
         found: list[Header] = []
-        for kind, (left, most, meter) in tightest.items():
-            limit, remaining, reset = _HEADERS[kind]
-            found += (limit, b"%d" % most), (remaining, b"%d" % max(0, left)), (reset, duration(meter.reset_s(now)))
+        for remaining, reset, limits in self._told:
+            left, tightest, header = min([(most - meter.used(now), meter, header) for most, meter, header in limits], key=_FIRST)
+            found += header, (remaining, b"%d" % left if left > 0 else b"0"), (reset, duration(tightest.reset_s(now)))
         return found
 
     def _refusal(self, need: Need, now: float) -> ApiError:
         waits = [(meter.wait_s(need.under(limit), most, now), limit, meter) for _, most, meter, limit in self._counted]
         wait_s, limit, meter = max(waits, key=lambda each: each[0])
         return refusal(limit, need.under(limit), meter.used(now), wait_s)
+
+
+def _told(counted: Sequence[Counted]) -> Sequence[Told]:
+    found = []
+    for kind, (most_of, remaining, reset) in _HEADERS.items():
+        limits = [(most, meter, (most_of, b"%d" % most)) for own, most, meter, _ in counted if own == kind]
+        if limits:
+            found.append((remaining, reset, limits))
+    return found
 
 
 def refusal(limit: Limit, amount: int, used: int, wait_s: float) -> ApiError:
@@ -168,7 +177,6 @@ def duration(seconds: float) -> bytes:
     ms = math.ceil(seconds * 1e3)
     if ms < 1_000:
         return b"%dms" % ms if ms > 0 else b"0s"
-    seconds, ms = divmod(ms, 1_000)
-    text = b"%d.%03d" % (seconds % 60, ms) if ms else b"%d" % (seconds % 60)
-    text = text.rstrip(b"0") + b"s" if ms else text + b"s"
-    return text if seconds < 60 else b"%dm%b" % (seconds // 60, text)
+    if ms < 60_000:
+        return b"%gs" % (ms / 1e3)
+    return b"%dm%gs" % (ms // 60_000, ms % 60_000 / 1e3)

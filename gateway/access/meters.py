@@ -43,6 +43,10 @@ class Meter(Protocol):
         """Counts it from now on. The step is what `give_back` wants."""
         ...
 
+    def take(self, amount: int, most: int, now: float) -> Step | None:
+        """Counts it if it fits under `most`; None: it does not."""
+        ...
+
     def give_back(self, step: Step, amount: int) -> None:
         """So much of what was added in that step is not used, or no more."""
         ...
@@ -63,12 +67,13 @@ class Meter(Protocol):
 class Minute:
     """An amount over a sliding minute. At most 241 numbers are kept, however much is used."""
 
-    __slots__ = ("_forget_at", "_steps", "_used")
+    __slots__ = ("_forget_at", "_next_at", "_steps", "_used")
 
     def __init__(self) -> None:
         self._steps: deque[Step] = deque()
         self._used = 0
         self._forget_at = math.inf
+        self._next_at = -math.inf
 
     def used(self, now: float) -> int:
         """See Meter."""
@@ -83,18 +88,18 @@ class Minute:
 
     def add(self, amount: int, now: float) -> Step:
         """See Meter."""
-        number = int(now / STEP_S)
-        steps = self._steps
-        if steps and steps[-1].number == number:
-            step = steps[-1]
-        else:
-            step = Step(number)
-            steps.append(step)
-            if len(steps) == 1:
-                self._forget_at = _end(step)
+        if now >= self._next_at:
+            self._begin(int(now / STEP_S))
+        step = self._steps[-1]
         step.amount += amount
         self._used += amount
         return step
+
+    def take(self, amount: int, most: int, now: float) -> Step | None:
+        """See Meter."""
+        if now >= self._forget_at:
+            self.used(now)
+        return self.add(amount, now) if self._used + amount <= most else None
 
     def give_back(self, step: Step, amount: int) -> None:
         """See Meter."""
@@ -125,6 +130,13 @@ class Minute:
         """See Meter."""
         return not self.used(now)
 
+    def _begin(self, number: int) -> None:
+        step = Step(number)
+        self._steps.append(step)
+        self._next_at = (number + 1) * STEP_S
+        if len(self._steps) == 1:
+            self._forget_at = _end(step)
+
 
 class Running:
     """What runs at once. Its step means nothing."""
@@ -143,6 +155,10 @@ class Running:
         """See Meter."""
         self._running += amount
         return self._step
+
+    def take(self, amount: int, most: int, now: float) -> Step | None:
+        """See Meter."""
+        return self.add(amount, now) if self._running + amount <= most else None
 
     def give_back(self, step: Step, amount: int) -> None:  # noqa: ARG002
         """See Meter."""

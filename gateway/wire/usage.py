@@ -6,12 +6,13 @@ never as an error: accounting must not break an answer.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import orjson
 
 _Raw = msgspec.Raw
+_Tokens = Annotated[int, msgspec.Meta(ge=0, lt=10**15)]
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
@@ -46,6 +47,10 @@ def estimated(prompt_bytes: int, events: int, begun: Usage | None) -> Usage:
     return Usage(prompt=-(-prompt_bytes // 4), completion=events)
 
 
+# An array of nothing is shorter, however it is spaced.
+_EMPTY = 64
+
+
 class _Envelope(msgspec.Struct, gc=False):
     usage: _Raw = _Raw()
     error: _Raw = _Raw()
@@ -73,13 +78,13 @@ def read_answer(data: bytes) -> Answered | None:
         envelope = _decode(data)
     except (msgspec.DecodeError, RecursionError):
         return None
-    choices, usage = bytes(envelope.choices), bytes(envelope.usage)
-    is_error = bytes(envelope.error)[:1] in (b"{", b'"') and not choices
+    choices, usage = envelope.choices, bytes(envelope.usage)  # of the choices there may be much: they are not copied
+    is_error = bool(envelope.error) and not choices and bytes(envelope.error)[:1] in (b"{", b'"')
     return Answered(
         usage=parse_usage(usage or _inner(envelope.response)),
         begun=None if usage or choices else parse_usage(_inner(envelope.message)),
         is_error=is_error,
-        is_summary=usage[:1] == b"{" and not is_error and choices.strip(b"[] \t\r\n") in (b"", b"null"),
+        is_summary=usage[:1] == b"{" and not is_error and len(choices) < _EMPTY and bytes(choices).strip(b"[] \t\r\n") in (b"", b"null"),
     )
 
 
@@ -93,10 +98,39 @@ def _inner(of: _Raw) -> bytes:
         return b""
 
 
+class _Details(msgspec.Struct, gc=False):
+    cached_tokens: _Tokens | None = None
+
+
+class _Plain(msgspec.Struct, gc=False):
+    """A usage object as most are written. Any other is read with more care, which takes longer."""
+
+    prompt_tokens: _Tokens
+    completion_tokens: _Tokens
+    total_tokens: _Tokens
+    prompt_tokens_details: _Details | None = None
+    input_tokens_details: _Raw = _Raw()
+    cache_read_input_tokens: _Raw = _Raw()
+
+
+_plain = msgspec.json.Decoder(_Plain).decode
+
+
 def parse_usage(raw: bytes) -> Usage | None:
     """The usage object, or None when it holds no number that can be trusted."""
     if not raw:
         return None
+    try:
+        plain = _plain(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return _parsed(raw)
+    prompt, completion, details = plain.prompt_tokens, plain.completion_tokens, plain.prompt_tokens_details
+    if plain.total_tokens > prompt + completion or plain.input_tokens_details or plain.cache_read_input_tokens:
+        return _parsed(raw)
+    return Usage(prompt, 0 if details is None else min(details.cached_tokens or 0, prompt), completion)
+
+
+def _parsed(raw: bytes) -> Usage | None:
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError:
