@@ -64,6 +64,10 @@ class Share:
         self._soon(self)
         return Part(0, self.own.add(amount, now), drawn=False)
 
+    def take(self, amount: int, most: int, now: float) -> Step | None:  # noqa: ARG002
+        """See Meter: of what was drawn already."""
+        return self.spend(amount, now) if self.has(amount, now) else None
+
     def give_back(self, step: Step, amount: int) -> None:
         """See Meter."""
         assert isinstance(step, Part)

@@ -45,7 +45,7 @@ BARS: Final[Mapping[str, Bar]] = {
     "false_resets": Bar(most=0),
     "ope_coverage_2000": Bar(least=0.92, most=0.985),
     "ope_coverage_10000": Bar(least=0.92, most=0.985),
-    "ope_half_width_20000": Bar(most=0.05),
+    "ope_half_width_20000_promotable": Bar(most=0.05),
     "decide_cpu_us_linucb_8": Bar(most=30),
     "decide_cpu_us_thompson_8": Bar(most=60),
     "decide_cpu_us_rules_8": Bar(most=100),
@@ -302,7 +302,9 @@ def notes_of(measured: Measured) -> list[str]:
         notes.append(f"{measured.left_out:,} prompts are left out: not every model's outcome is known.")
     notes.append(
         f"ope_half_width_{sizes.long_log}: the worst of all logs with a floor of 10 % and all targets, those too that a log took on its "
-        "floor alone, a share of 0.1 / plans; `_promotable`: of the log of a learning policy and what one would promote from it."
+        "floor alone, a share of 0.1 / plans: with 11 plans and a reward model that explains a tenth of the variance, 0.2, no estimator "
+        "gets below 0.062, which is 1.96 sqrt(110 x 0.9 x 0.2 / 20,000). `_promotable`, which has the bar: of the log of a learning policy, "
+        "and what one would promote from it."
     )
     notes += [f"The embedding `{name}` is missing: {reason}" for name, reason in measured.missing.items()]
     notes.append("decide_cpu_us: features not included; linucb and thompson with 32 features, `_plain` with none.")

@@ -102,11 +102,11 @@ class HotCycle(RequestResponseCycle):
         if stream is None:
             if self.flow.write_paused:
                 await self.flow.drain()
-            self._write(self._head(answer, b"content-length: %d\r\n" % len(answer.body)) + answer.body)
+            self._write(self._head(answer, b"content-length: %d" % len(answer.body)) + answer.body)
             self._complete()
             return
         try:
-            self._write(self._head(answer, b"transfer-encoding: chunked\r\n"))
+            self._write(self._head(answer, b"transfer-encoding: chunked"))
             flow = self.flow
             while data := await stream.next():
                 self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
@@ -151,15 +151,12 @@ class HotCycle(RequestResponseCycle):
         self.transport.close()
 
     def _head(self, answer: Answer, framing: bytes) -> bytes:
-        lines = [STATUS_LINE[answer.status]]
-        lines += [b"%b: %b\r\n" % header for header in self.default_headers]
-        lines += [b"%b: %b\r\n" % header for header in answer.headers]
+        headers = [*map(b": ".join, self.default_headers), *map(b": ".join, answer.headers)]
         if answer.status != 204:
-            lines.append(framing)
+            headers.append(framing)
         if not self.keep_alive:
-            lines.append(b"connection: close\r\n")
-        lines.append(b"\r\n")
-        head = b"".join(lines)
-        if len(head) - len(head.translate(None, _CONTROLS)) != 2 * len(lines):
+            headers.append(b"connection: close")
+        head = b"%b%b\r\n\r\n" % (STATUS_LINE[answer.status], b"\r\n".join(headers))
+        if len(head) - len(head.translate(None, _CONTROLS)) != 2 * len(headers) + 4:
             raise ValueError("a header holds what no header may hold")
         return head

@@ -70,6 +70,7 @@ class Protocol(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _looked: object = None
     _quiet = False
+    _answered_at = 0.0
     _counted: object = None
     _unclaimed = 0
     _unread = 0
@@ -109,8 +110,6 @@ class Protocol(HttpToolsProtocol):
         if cycle is None or cycle.scope is not self.scope or cycle.response_complete:
             self._count(len(data))
             return
-        if self.timeout_keep_alive_task is not None:
-            self._unset_keepalive_if_required()
         if cycle.more_body and not cycle.body:  # only its head so far, or framing and trailers of chunks
             self._unclaimed += len(data)
             if self._unclaimed > MAX_HEAD:
@@ -145,6 +144,18 @@ class Protocol(HttpToolsProtocol):
         cycle.task = task = self.loop.create_task(cycle.run(gateway, PATHS[self.url]))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
+
+    def on_response_complete(self) -> None:
+        """An answer is on its way. What uvicorn has a timer of its own for, `_look` sees."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+        else:
+            self._answered_at = self.loop.time()
 
     def _takes_short_way(self) -> bool:
         """Whether the request is one that needs no ASGI; if so, it is set up for both ways, and begins when its body is here."""
@@ -217,7 +228,8 @@ class Protocol(HttpToolsProtocol):
         self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"The head of the request is larger than {MAX_HEAD} bytes.")
 
     def _look(self) -> None:
-        """Looks, each keep-alive time, whether what has begun goes on: the head whole by the next look, body and answer by some bytes."""
+        """Looks, each keep-alive time, whether what has begun goes on: the head whole by the next look, body and answer by some bytes; and
+        when the last answer is so old, whether another request came."""
         paused = self.flow.write_paused or self.transport.is_closing()
         unread, self._unread = self._unread, _unread(self.transport) if paused else 0
         if unread and unread == self._unread:
@@ -225,14 +237,22 @@ class Protocol(HttpToolsProtocol):
             return
         cycle = self.cycle
         begun: object = self.scope  # None: nothing ever came
+        after_s = float(self.timeout_keep_alive)
         if cycle is not None and cycle.scope is begun:
+            if cycle.response_complete:
+                after_s -= self.loop.time() - self._answered_at
+                if after_s <= 0:
+                    self.transport.close()
+                    return
             stuck = self._quiet and cycle.more_body and not cycle.response_complete
         else:
-            stuck = self._looked is begun and (self._running is None or self._running.response_complete)
+            stuck = (self._running is None or self._running.response_complete) and (
+                self._looked is begun or (self._running is not None and self.loop.time() - self._answered_at >= after_s)
+            )
         self._looked = begun
         self._quiet = True
         if not stuck:
-            self._timer = self.loop.call_later(self.timeout_keep_alive, self._look)
+            self._timer = self.loop.call_later(after_s, self._look)
         elif begun is None:
             self.transport.close()
         else:

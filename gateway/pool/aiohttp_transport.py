@@ -108,6 +108,10 @@ class AiohttpUpstream:
             if closed is not None:
                 closed.add_done_callback(self._lost)
 
+    def whole(self) -> bytes | None:
+        """See Upstream.whole."""
+        return None
+
     async def read_some(self) -> bytes:
         """See Upstream.read_some."""
         try:

@@ -193,6 +193,14 @@ class Reply:
         self._waiter = waiter = self._connection.loop.create_future()
         return waiter
 
+    def whole(self) -> bytes | None:
+        """See Upstream.whole."""
+        if not self._complete:
+            return None
+        data = b"".join(self._chunks)
+        self._chunks.clear()
+        return data
+
     async def read_some(self) -> bytes:
         """See Upstream.read_some."""
         chunks = self._chunks
@@ -411,6 +419,7 @@ def _ignore(_: object) -> None:
 def _head(target: Target, headers: Sequence[Header], length: int | None) -> bytes:
     """The request's head; `length` is its body's, None without a body. Raises TransportError for a header that would be two."""
     head = b"\r\n".join((target.start, *map(b": ".join, headers), b"\r\n" if length is None else b"content-length: %d\r\n\r\n" % length))
-    if len(head.splitlines()) != len(headers) + (3 if length is None else 4):
+    lines = len(headers) + (3 if length is None else 4)
+    if head.count(b"\n") != lines or head.count(b"\r") != lines:
         raise TransportError("a header of the request holds a line end")
     return head

@@ -47,6 +47,10 @@ class Upstream(Protocol):
         """In the order they came."""
         ...
 
+    def whole(self) -> bytes | None:
+        """What is left of the body, when all of it has come; None: `read_some` has to be waited for. It may say so of any answer."""
+        ...
+
     async def read_some(self) -> bytes:
         """The next bytes of the body as they come; empty at its end. Raises TransportError."""
         ...

@@ -102,7 +102,7 @@ async def _send(
 async def _answer(upstream: Upstream, exchange: Exchange, errand: Errand, first_s: float) -> Begun | Failure:
     call = exchange.call
     coding = wire_headers.first(upstream.headers, b"content-encoding")
-    inflate = inflater(coding)
+    inflate = None if coding is None else inflater(coding)
     exchange.opened(upstream, inflate)
     status = call.status = upstream.status
     call.first = time.perf_counter()
@@ -198,6 +198,9 @@ def _enveloped(status: int, data: bytes) -> bytes:
 
 async def _held(exchange: Exchange) -> tuple[bytes, bool]:
     """The whole body, or, when it passes `_HELD`, what has come of it."""
+    whole = exchange.whole()
+    if whole is not None:
+        return whole, True
     data = await exchange.read()
     if not data:
         return data, True

@@ -38,12 +38,22 @@ class Exchange:
         self._closed = False
         self._ticket = backend.breaker.begin(early=True)  # whether it may be early was decided with the choice
         backend.in_flight += 1
-        patience.begin_call(limits.total_s)
+        patience.begin_call(limits.total_s, self.idle_s)
 
     def opened(self, upstream: Upstream, inflate: Inflater | None) -> None:
         """The answer's head has come."""
         self.upstream = upstream
         self._inflate = inflate
+
+    def whole(self) -> bytes | None:
+        """What is left of the body, when all of it is here already and needs no decoding; None: it has to be read."""
+        if self.upstream is None or self._inflate is not None:
+            return None
+        data = self.upstream.whole()
+        if data is not None:
+            self._ended = True
+            self.upstream.release()
+        return data
 
     async def read(self, within_s: float | None = None) -> bytes:
         """The next decoded bytes; empty at the end. within_s: instead of the bound on silence. Raises TransportError, DeadlinePassed."""

@@ -29,12 +29,13 @@ class Patience:
             data = await upstream.read_some()
     """
 
-    __slots__ = ("_call_ends", "_due", "_expired", "_limit", "_loop", "_since", "_task", "_timer", "_waits", "deadline")
+    __slots__ = ("_briefest", "_call_ends", "_due", "_expired", "_limit", "_loop", "_since", "_task", "_timer", "_waits", "deadline")
 
     def __init__(self, deadline: float = math.inf) -> None:
         self._loop = asyncio.get_running_loop()
         self.deadline = deadline
         self._call_ends = math.inf
+        self._briefest = math.inf
         self._limit = 0.0
         self._since = 0.0
         self.adopt()
@@ -61,9 +62,13 @@ class Patience:
         """Deadlines only ever come nearer."""
         self.deadline = min(self.deadline, deadline)
 
-    def begin_call(self, total_s: float) -> None:
-        """A call to a backend begins, and must have ended after so long: waits for it end then, as timed out."""
+    def begin_call(self, total_s: float, briefest_s: float = math.inf) -> None:
+        """A call to a backend begins, and must have ended after so long: waits for it end then, as timed out.
+
+        briefest_s: of the bounds that its waits will have. The timer is set for that, and not anew for each wait.
+        """
         self._call_ends = self._loop.time() + total_s
+        self._briefest = briefest_s
 
     @property
     def call_is_over(self) -> bool:
@@ -84,7 +89,7 @@ class Patience:
         self._waits = True
         due = min(now + self._limit, self.deadline, self._call_ends)
         if self._timer is None or self._due > due:
-            self._arm(due)
+            self._arm(min(due, now + self._briefest))
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._waits = False
@@ -98,7 +103,7 @@ class Patience:
 
     def close(self) -> None:
         """Stops the timer, and forgets the call; call it at the end of each."""
-        self._call_ends = math.inf
+        self._call_ends = self._briefest = math.inf
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

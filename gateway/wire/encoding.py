@@ -57,7 +57,7 @@ def _deflate_window(data: bytes) -> int:
     return zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS
 
 
-def inflater(coding: bytes | None) -> Inflater | None:
+def inflater(coding: bytes) -> Inflater | None:
     """An inflater for a `content-encoding`, or None for identity and for codings that are relayed as they are."""
-    coding = (coding or b"").strip().lower()
+    coding = coding.strip().lower()
     return Inflater(coding) if coding in (b"gzip", b"x-gzip", b"deflate") else None

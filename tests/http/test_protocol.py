@@ -273,26 +273,41 @@ async def test_http_1_0(mock: MockBackend, peer: Wire) -> None:
 # -- silence, on a clock that stands still
 
 
+KEEP_ALIVE_S = 5
+
+
 class Clock:
-    """A loop whose timers fire when a test says so; its tasks are those of the running loop."""
+    """A loop whose time passes when a test says so; its tasks are those of the running loop."""
 
     def __init__(self) -> None:
-        self.timers: list[tuple[Callable[[], None], list[bool]]] = []
+        self.now = 1_000.0
+        self.timers: list[tuple[float, Callable[[], None], list[bool]]] = []
 
-    def call_later(self, _delay: float, callback: Callable[[], None]) -> Any:
-        timer = callback, [True]
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Any:
+        timer = self.now + delay, callback, [True]
         self.timers.append(timer)
-        return type("Handle", (), {"cancel": lambda _self: timer[1].clear()})()
+        return type("Handle", (), {"cancel": lambda _self: timer[2].clear()})()
 
     def create_task(self, work: Any) -> asyncio.Task[Any]:
         return asyncio.get_running_loop().create_task(work)
 
     def pass_keep_alive(self) -> None:
-        """All timers that are set fire."""
-        timers, self.timers = self.timers, []
-        for callback, active in timers:
-            if active:
-                callback()
+        """So much time passes, and what is due then is done."""
+        self.passes(KEEP_ALIVE_S)
+
+    def passes(self, seconds: float) -> None:
+        """Time passes from one timer to the next."""
+        until = self.now + seconds
+        while due := [timer for timer in self.timers if timer[0] <= until]:
+            timer = min(due, key=lambda each: each[0])
+            self.timers.remove(timer)
+            self.now = max(self.now, timer[0])
+            if timer[2]:
+                timer[1]()
+        self.now = until
 
 
 class Pipe(asyncio.Transport):
@@ -336,7 +351,8 @@ def quiet() -> tuple[Protocol, Pipe, Clock]:
             await send({"type": "http.response.body"})
 
     clock, pipe = Clock(), Pipe()
-    protocol = Protocol(uvicorn.Config(application, log_config=None), ServerState(), {}, _loop=clock)  # type: ignore[arg-type]
+    config = uvicorn.Config(application, log_config=None, timeout_keep_alive=KEEP_ALIVE_S)
+    protocol = Protocol(config, ServerState(), {}, _loop=clock)  # type: ignore[arg-type]
     protocol.connection_made(pipe)
     return protocol, pipe, clock
 
@@ -380,13 +396,34 @@ async def test_a_request_that_runs_and_a_pause_between_two_are_not_silence(quiet
     """Nothing is to come from the caller while it waits; and afterwards the keep-alive time is its own, counted once."""
     protocol, pipe, clock = quiet
     protocol.data_received(b"POST / HTTP/1.1\r\ncontent-length: 1\r\n\r\nx")
+    ended = []
     for _ in range(5):
         clock.pass_keep_alive()
-        assert not pipe.closed
+        ended.append(pipe.closed)
     await answered(pipe)
-    assert not pipe.closed
-    clock.pass_keep_alive()
-    assert pipe.closed and b"408" not in pipe.written
+    for _ in range(2):
+        ended.append(pipe.closed)
+        clock.pass_keep_alive()
+    assert ended == [False] * 6 + [True]
+    assert b"408" not in pipe.written
+
+
+@pytest.mark.parametrize("since_s", [1, 4])
+async def test_an_idle_connection_ends_when_it_has_been_idle_for_the_keep_alive_time(
+    quiet: tuple[Protocol, Pipe, Clock], since_s: int
+) -> None:
+    """Neither earlier nor later, whenever in its life it became idle."""
+    protocol, pipe, clock = quiet
+    for _ in range(3):
+        pipe.written = b""
+        clock.passes(since_s)
+        protocol.data_received(b"POST / HTTP/1.1\r\ncontent-length: 1\r\n\r\nx")
+        await answered(pipe)
+    ended = []
+    for seconds in (KEEP_ALIVE_S - 0.001, 0.001):
+        clock.passes(seconds)
+        ended.append(pipe.closed)
+    assert ended == [False, True]
 
 
 async def test_an_idle_connection_s_next_head_does_not_outlive_the_keep_alive_time(quiet: tuple[Protocol, Pipe, Clock]) -> None:
@@ -414,7 +451,7 @@ async def test_no_timer_outlives_its_connection(quiet: tuple[Protocol, Pipe, Clo
     protocol, _, clock = quiet
     protocol.data_received(b"GET / HTTP/1.1\r\n")
     protocol.connection_lost(None)
-    assert not [active for _, active in clock.timers if active]
+    assert not [active for _, _, active in clock.timers if active]
 
 
 async def test_an_answer_that_nobody_reads_over_a_real_socket(mock: MockBackend, tmp_path: Path) -> None:

@@ -107,6 +107,31 @@ async def test_requests_at_once_have_a_connection_each_and_later_ones_share_them
         assert (len(server.peers), http1.connections) == (20, 20)
 
 
+async def test_what_is_left_is_at_hand_only_when_all_of_it_has_come(http1: Http1Transport) -> None:
+    go = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab")
+        await go.wait()
+        await peer.send(b"cd")
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nabcd")
+        await peer.left()
+
+    async with scripted(script) as server:
+        upstream = await http1.send("POST", server.url, (), b"", 5.0)
+        assert upstream.whole() is None
+        go.set()
+        assert (await upstream.read_some(), await upstream.read_some()) == (b"ab", b"cd")
+        assert (upstream.whole(), await upstream.read_some()) == (b"", b"")
+        upstream.release()
+        upstream = await http1.send("POST", server.url, (), b"", 5.0)
+        assert (upstream.whole(), upstream.whole(), await upstream.read_some()) == (b"abcd", b"", b"")
+        upstream.release()
+        assert http1.connections == 1
+
+
 async def test_the_connection_used_last_is_used_first(http1: Http1Transport) -> None:
     """So that what a quiet hour does not need can grow old."""
     async with scripted(number) as server:

@@ -221,6 +221,9 @@ class Told:
         self.status = status
         self.body = body
 
+    def whole(self) -> bytes | None:
+        return None
+
     async def read_some(self) -> bytes:
         body, self.body = self.body, b""
         return body

@@ -73,6 +73,9 @@ class Told:
     def __init__(self, body: bytes) -> None:
         self.body = body
 
+    def whole(self) -> bytes | None:
+        return None
+
     async def read_some(self) -> bytes:
         body, self.body = self.body, b""
         return body

@@ -27,6 +27,9 @@ class Upstream:
         self._script = list(script)
         self.ends: list[str] = []
 
+    def whole(self) -> bytes | None:
+        return None
+
     async def read_some(self) -> bytes:
         while self._script:
             step = self._script.pop(0)

@@ -70,6 +70,10 @@ class Reply:
     pieces: list[bytes]
     open: bool = True
 
+    def whole(self) -> bytes | None:
+        """See Upstream."""
+        return None
+
     async def read_some(self) -> bytes:
         """See Upstream."""
         assert self.open, "read after its end"

@@ -82,8 +82,8 @@ def test_an_empty_body_stays_empty(coding: bytes) -> None:
     assert Inflater(coding).close() == b""
 
 
-@pytest.mark.parametrize("coding", [None, b"", b"identity", b"br", b"zstd", b"gzip, br", b"gzip;q=1"])
-def test_other_codings_are_not_ours_to_undo(coding: bytes | None) -> None:
+@pytest.mark.parametrize("coding", [b"", b"identity", b"br", b"zstd", b"gzip, br", b"gzip;q=1"])
+def test_other_codings_are_not_ours_to_undo(coding: bytes) -> None:
     assert inflater(coding) is None
 
 

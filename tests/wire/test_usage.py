@@ -179,3 +179,33 @@ def test_a_guess(prompt_bytes: int, events: int, begun: Usage | None, guess: Usa
 @pytest.mark.parametrize("data", [b"", b"[DONE]", b"[]", b"null", b'{"usage":', b"<html>", b'{"x":' + b"[" * 10_000 + b"]" * 10_000 + b"}"])
 def test_what_is_no_answer(data: bytes) -> None:
     assert read_answer(data) is None
+
+
+_COUNTS = st.none() | st.integers(0, 10**16)
+
+
+@given(
+    prompt=_COUNTS,
+    completion=_COUNTS,
+    total=_COUNTS,
+    cached=_COUNTS,
+    read=_COUNTS,
+    details=st.sampled_from(["prompt", "input", None]),
+    null=st.booleans(),
+)
+def test_a_count_is_the_same_as_a_number_and_as_a_string(
+    prompt: int | None, completion: int | None, total: int | None, cached: int | None, read: int | None, details: str | None, null: bool
+) -> None:
+    """Numbers alone are read in one step; a string among them has all of them read one by one."""
+    told: dict[str, object] = {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": total,
+        "cache_read_input_tokens": read,
+    }
+    told = {name: value for name, value in told.items() if value is not None or null}
+    inner = {} if cached is None else {"cached_tokens": cached}
+    if details is not None:
+        told[f"{details}_tokens_details"] = inner or None
+    strings = {name: str(value) if isinstance(value, int) else value for name, value in told.items()}
+    assert parse_usage(json.dumps(told).encode()) == parse_usage(json.dumps(strings).encode())
