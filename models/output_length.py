@@ -33,28 +33,30 @@ _NORMAL: Final = 1.0 / math.sqrt(2.0 * math.pi)
 class OutputLength:
     """Of one plan. tokens: what is expected before its first answer. count: answers that it has learned from."""
 
-    __slots__ = ("_mean", "_variance", "count")
+    __slots__ = ("_deviation", "_mean", "_variance", "count")
 
     def __init__(self, tokens: float = _TOKENS) -> None:
         self.count = 0
         self._mean = math.log(max(1.0, tokens)) - _DEVIATION**2 / 2
         self._variance = _DEVIATION**2
+        self._deviation = _DEVIATION
 
     def observe(self, tokens: int, max_tokens: int | None = None) -> None:
         """An answer that ended. max_tokens: what it might have had at most; an answer of as many was cut off. None of 0 tokens counts."""
         if tokens < 1:
             return
         found = math.log(tokens)
-        mean, variance = self._mean, self._variance
+        mean, s = self._mean, self._deviation
         spread = 0.0
         if max_tokens is not None and tokens >= max_tokens:
-            found, spread = _longer(found, mean, self._deviation)
+            found, spread = _longer(found, mean, s)
         self.count += 1
         rate = max(_RATE, 1.0 / (self.count + _PRIOR))
-        far = _FAR * self._deviation
+        far = _FAR * s
         off = min(max(found - mean, -far), far)
         self._mean = mean + rate * off
-        self._variance = (1.0 - rate) * (variance + rate * off * off) + rate * spread
+        variance = self._variance = (1.0 - rate) * (self._variance + rate * off * off) + rate * spread
+        self._deviation = min(max(math.sqrt(variance), _LEAST), _MOST)
 
     def expected(self, max_tokens: int | None = None) -> float:
         """Tokens of the next answer, on average; 1 at least, `max_tokens` at most."""
@@ -67,10 +69,6 @@ class OutputLength:
         z = (math.log(max_tokens) - mean) / s
         cut = whole * 0.5 * math.erfc((s - z) * _ROOT) + max_tokens * 0.5 * math.erfc(z * _ROOT)
         return min(max(cut, 1.0), float(max_tokens))
-
-    @property
-    def _deviation(self) -> float:
-        return min(max(math.sqrt(self._variance), _LEAST), _MOST)
 
 
 def _longer(cap: float, mean: float, s: float) -> tuple[float, float]:

@@ -26,8 +26,8 @@ def mix(propensities: Sequence[float], floor: float) -> tuple[float, ...]:
     total = sum(propensities)
     if not 0 < total < inf or min(propensities) < 0:
         raise ValueError("no plan has a positive probability, or one has none that is a number from 0")
-    share = floor / len(propensities)
-    return tuple((1.0 - floor) * (p / total) + share for p in propensities)
+    kept, share = 1.0 - floor, floor / len(propensities)
+    return tuple([kept * (p / total) + share for p in propensities])
 
 
 def draw(propensities: Sequence[float], floor: float, decision_id: str, seed: int, marginal: Sequence[float] | None = None) -> Decision:

@@ -46,7 +46,10 @@ class Replicas:
     @property
     def any_live(self) -> bool:
         """Whether a call would find a replica now, as far as is known."""
-        return any(each.serves and self._public not in each.strangers and each.breaker.admits() for each in self.backends)
+        for each in self.backends:
+            if each.serves and self._public not in each.strangers and each.breaker.admits():
+                return True
+        return False
 
     def pick(
         self,

@@ -91,11 +91,18 @@ async def choose(deciding: Deciding, route: VirtualModel, policy: Policy, receip
     raws = raws_of(fields)
     prompt = prompt_of(fields, raws, tenant, receipt.tags)
     reasoning = asked.reasoning or _EFFORTS.get(bytes(fields.reasoning_effort))
-    max_cost, clipped = _capped(route.max_cost, asked.max_cost)
-    if clipped:
+    max_cost = least(route.max_cost, asked.max_cost)
+    if asked.max_cost is not None and max_cost != asked.max_cost:
         receipt.clipped.append("max_cost")
-    wishes: dict[str, Any] = {"reasoning": reasoning, "max_cost": max_cost, "budget_tokens": asked.budget_tokens}
-    may = eligible(route.plans, route.models, prompt, **wishes, answers=int(fields.n or 1))
+    may = eligible(
+        route.plans,
+        route.models,
+        prompt,
+        reasoning=reasoning,
+        max_cost=max_cost,
+        budget_tokens=asked.budget_tokens,
+        answers=int(fields.n or 1),
+    )
     key, standing, unit, first = _place(deciding, route, receipt, tenant, raws)
     candidates = _candidates(deciding, route, may, prompt, standing)
     snapshot = deciding.snapshots.get(f"{route.name}/{policy.name}", NOTHING)
@@ -122,6 +129,7 @@ async def choose(deciding: Deciding, route: VirtualModel, policy: Policy, receip
     if decision is None:
         decision = _baseline(route, candidates)
     chosen = candidates[decision.chosen]
+    model = route.models[chosen.index]
     receipt.policy = policy.name
     receipt.plan, receipt.strategy = chosen.plan.name, chosen.plan.strategy
     receipt.propensity, receipt.explored = decision.propensity, decision.explored
@@ -138,9 +146,9 @@ async def choose(deciding: Deciding, route: VirtualModel, policy: Policy, receip
         longest=least(may.most[chosen.index], prompt.max_tokens),
         reasoning=asked.reasoning or chosen.plan.reasoning,
         took_s=time.perf_counter() - begun,
-        model=route.models[chosen.index].public,
+        model=model.public,
     )
-    return _kept_from(route, may.excluded, route.models[chosen.index])
+    return _kept_from(route, may.excluded, model) if may.excluded else model
 
 
 def _failed(route: VirtualModel, receipt: Receipt, error: Exception) -> str:
@@ -176,24 +184,18 @@ def _candidates(deciding: Deciding, route: VirtualModel, may: Eligible, prompt: 
         expected = known.get(alike)
         if expected is None:
             expected = known[alike] = deciding.expectations.of(plan, route.models[index], prompt, most, standing)
-        found.append(Candidate(plan, index, *expected))
+        cost, latency = expected
+        found.append(Candidate(plan, index, cost, latency))
     return tuple(found)
 
 
 def _too_late(deciding: Deciding, candidates: Sequence[Candidate], route: VirtualModel, asked: Options) -> bool:
     """Whether a plan might take longer than the request may: then nothing is tried out on it."""
-    bounds = [each for each in (asked.deadline_ms, route.deadline_ms) if each is not None]
-    if not bounds:
+    bound = least(asked.deadline_ms, route.deadline_ms)
+    if bound is None:
         return False
     tails = [deciding.expectations.p95(each.plan) for each in candidates]
-    return any(tail is not None and tail * 1e3 > min(bounds) for tail in tails)
-
-
-def _capped(cap: float | None, wished: float | None) -> tuple[float | None, bool]:
-    """The lesser, and whether the operator's cap cut what was wished for."""
-    if cap is None or (wished is not None and wished <= cap):
-        return wished, False
-    return cap, wished is not None
+    return any(tail is not None and tail * 1e3 > bound for tail in tails)
 
 
 def _place(
@@ -224,8 +226,8 @@ def _prices(deciding: Deciding, route: VirtualModel, candidates: Sequence[Candid
     if asked.preference is None and route.prices is not None:
         return Prices(route.prices.cost, second(route.prices.latency, route.models))
     preference = route.preference if asked.preference is None else asked.preference
-    dearest = max(each.cost for each in candidates)
-    slowest = max(each.latency for each in candidates)
+    dearest = max([each.cost for each in candidates])
+    slowest = max([each.latency for each in candidates])
     quality = max(preference.quality, _LEAST_QUALITY)
     return Prices(
         cost=preference.cost / quality / dearest if dearest > 0 else 0.0,
@@ -242,7 +244,7 @@ async def _encoded(algorithm: RoutingPolicy[Any], prompt: Prompt, within_s: floa
     encoders = algorithm.encoders
     wanted = needed(algorithm)
     blocks = await _made(wanted, prompt, until)
-    if len(wanted) < len(encoders):
+    if wanted != encoders:
         for each in encoders:
             if each.name not in blocks:
                 try:
@@ -251,18 +253,19 @@ async def _encoded(algorithm: RoutingPolicy[Any], prompt: Prompt, within_s: floa
                     log.debug("features `%s` of a watching policy are late", each.name)
                 except Exception as error:
                     log.warning("features `%s` of a watching policy failed: %s", each.name, _where(error))
-    return {each.name: blocks[each.name] for each in encoders if each.name in blocks}
+        blocks = {each.name: blocks[each.name] for each in encoders if each.name in blocks}
+    return blocks
 
 
 async def _made(encoders: Sequence[Encoder], prompt: Prompt, until: float) -> dict[str, Vector]:
     """Their blocks, those of slow ones from outside of the loop. until: time.monotonic(). Raises TimeoutError."""
-    blocks = {each.name: each.encode(prompt) for each in encoders if not each.slow}
-    slow = [each for each in encoders if each.slow]
-    if slow:
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(until - time.monotonic()):
-            for each in slow:
-                blocks[each.name] = await loop.run_in_executor(None, each.encode, prompt)
+    blocks: dict[str, Vector] = {}
+    for each in encoders:
+        if each.slow:
+            async with asyncio.timeout(until - time.monotonic()):
+                blocks[each.name] = await asyncio.get_running_loop().run_in_executor(None, each.encode, prompt)
+        else:
+            blocks[each.name] = each.encode(prompt)
     return blocks
 
 
@@ -287,7 +290,7 @@ def _decided(situation: Situation, decision: Decision, excluded: tuple[Excluded,
         numbers = (scores.quality, scores.low, scores.high, scores.score)
         each = zip(situation.candidates, decision.probabilities, *numbers, strict=True)
     return Decided(
-        candidates=tuple(Weighed(c.plan.name, p, q, low, high, score, c.cost, c.latency) for c, p, q, low, high, score in each),
+        candidates=tuple([Weighed(c.plan.name, p, q, low, high, score, c.cost, c.latency) for c, p, q, low, high, score in each]),
         prices=situation.prices,
         excluded=excluded,
         standing=situation.standing,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -23,6 +23,8 @@ from gateway.serving.state import RealModel
 from gateway.wire.errors import ApiError
 from policies.values.plan import Plan, Reasoning
 from policies.values.prompt import Prompt
+
+N = TypeVar("N", int, float)
 
 # Of the estimated tokens, so many are certain enough to rule a plan out; what overflows after all goes to a larger model.
 _SURE: Final = 0.9
@@ -54,7 +56,9 @@ def eligible(
 
     Raises ApiError 400 when nothing fits.
     """
-    bounds = [least(plan.budget_tokens, budget_tokens) for plan in plans]
+    bounds = [plan.budget_tokens for plan in plans]
+    if budget_tokens is not None:
+        bounds = [least(bound, budget_tokens) for bound in bounds]
     needs = _needs(prompt)
     if reasoning is None and max_cost is None and not needs and _all_fit(models, prompt, bounds):
         return Eligible(tuple(range(len(plans))), (), tuple(bounds))
@@ -151,7 +155,7 @@ def _too_dear(paid: int | None, wanted: int | None) -> bool:
     return paid is not None and paid < min(_SHORTEST, wanted or _SHORTEST)
 
 
-def least(one: int | None, other: int | None) -> int | None:
+def least(one: N | None, other: N | None) -> N | None:
     """The lesser of two bounds; None: there is none."""
     return other if one is None else one if other is None else min(one, other)
 

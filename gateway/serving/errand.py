@@ -84,8 +84,10 @@ class Errand(msgspec.Struct, frozen=True):
         """What the chosen plan says of the answer: how long it may be, how much the model thinks. What the caller set by itself stays."""
         choice, fields = self.choice, self.fields
         found: dict[str, bytes] = {}
+        if choice is None or (choice.most is None and choice.reasoning is None):
+            return found
         bounds = _BOUNDS.get(self.call.path)
-        if choice is None or bounds is None:
+        if bounds is None:
             return found
         if choice.most is not None:
             asked = {name: self._asked(name) for name in bounds}

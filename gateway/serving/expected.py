@@ -32,7 +32,15 @@ _ENOUGH: Final = 30
 _KEPT: Final = 64
 _REPLICAS: Final = 4_096
 
-_Way = tuple[str, str | None]
+
+class _Answers:
+    """What is known of the answers of one model in one reasoning mode: their lengths, and what requests took to have them."""
+
+    __slots__ = ("length", "took_s")
+
+    def __init__(self) -> None:
+        self.length = OutputLength()
+        self.took_s = Quantile(0.95)
 
 
 class Expectations:
@@ -41,34 +49,34 @@ class Expectations:
     def __init__(self) -> None:
         self._calls: deque[UpstreamCall] = deque(maxlen=_KEPT)
         self._latencies: dict[tuple[str, str], Latency] = {}
-        self._lengths: dict[_Way, OutputLength] = {}
+        self._answers: dict[tuple[str, str | None], _Answers] = {}
         self._usual = OutputLength()
-        self._tails: dict[_Way, Quantile] = {}
 
     def of(self, plan: Plan, model: RealModel, prompt: Prompt, most: int | None, standing: Standing | None) -> tuple[float, float]:
         """USD and seconds. most: tokens that the plan may sample. standing: of the conversation, which its plan's replica has cached."""
         while self._calls:
             self._learn(self._calls.popleft())
         cached = min(standing.tokens, prompt.tokens) if standing is not None and standing.plan == plan.name else 0
-        length = self._length(plan)
+        length = self._answers_of(plan).length
         # Until enough is known of a plan, its answers are taken to be as long as anybody's, or it would seem dear for being new.
         answer = (length if length.count >= _ENOUGH else self._usual).expected(least(most, prompt.max_tokens))
         rates = model.rates
         cost = ((prompt.tokens - cached) * rates.input + cached * rates.cached_input + answer * rates.output) / 1e6
-        serving = [each for each in model.backends if each.serves]
+        serving = [each for each in model.replicas.backends if each.serves]
         if not serving:
             return cost, 0.0
-        backend = min(serving, key=_load)
+        backend = serving[0] if len(serving) == 1 else min(serving, key=_load)
         waiting = int(backend.queued) + (model.admission.waiting if model.admission is not None else 0)
         return cost, self._latency(backend.name, model.public).predict(backend.in_flight, waiting, prompt.tokens, cached, answer)
 
     def p95(self, plan: Plan) -> float | None:
         """Seconds that 95 % of the plan's requests took no longer than; None: too few were seen."""
-        tail = self._tails.get((plan.model, plan.reasoning))
-        return None if tail is None else tail.value()
+        return self._answers_of(plan).took_s.value()
 
     def second(self, base: float, models: Sequence[RealModel]) -> float:
         """The price of a second, which on an idle pool is `base`, at the load that these models have now."""
+        if not base:
+            return base
         running = waiting = places = 0
         for model in {id(each): each for each in models}.values():
             if model.admission is not None:
@@ -78,7 +86,7 @@ class Expectations:
                     places + model.admission.slots,
                 )
                 continue
-            for backend in model.backends:
+            for backend in model.replicas.backends:
                 queued = int(backend.queued)
                 running, waiting = running + backend.in_flight, waiting + queued
                 known = backend.spec.slots if backend.spec.launch is not None else 0
@@ -92,13 +100,11 @@ class Expectations:
         choice = receipt.choice
         if choice is None or receipt.outcome != "ok" or receipt.usage is None:
             return
-        way = (choice.plan.model, choice.plan.reasoning)
+        answers = self._answers_of(choice.plan)
         if choice.model in (None, receipt.served_model):  # the answers of who stood in tell nothing of the plan's
-            for length in (self._length(choice.plan), self._usual):
-                length.observe(receipt.usage.completion, choice.longest)
-        if way not in self._tails:
-            self._tails[way] = Quantile(0.95)
-        self._tails[way].observe(perf_counter() - receipt.received)
+            answers.length.observe(receipt.usage.completion, choice.longest)
+            self._usual.observe(receipt.usage.completion, choice.longest)
+        answers.took_s.observe(perf_counter() - receipt.received)
 
     def _learn(self, call: UpstreamCall) -> None:
         usage = call.usage
@@ -116,11 +122,11 @@ class Expectations:
             known = self._latencies[backend, model] = Latency()
         return known
 
-    def _length(self, plan: Plan) -> OutputLength:
+    def _answers_of(self, plan: Plan) -> _Answers:
         way = (plan.model, plan.reasoning)
-        known = self._lengths.get(way)
+        known = self._answers.get(way)
         if known is None:
-            known = self._lengths[way] = OutputLength()
+            known = self._answers[way] = _Answers()
         return known
 
 

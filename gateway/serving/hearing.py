@@ -58,6 +58,8 @@ class Hearing:
         if choice is None or not receipt.learn or errand.call.path not in _PATHS or not config.storage.url:
             return None
         learning = config.learning
+        if not learning.signals and learning.verifier is None and learning.judge is None:
+            return None
         judges = {}
         for name, asked_of in ((VERIFIER, learning.verifier), (JUDGE, learning.judge)):
             if asked_of is not None and self.sampled(receipt.decision_id, name, asked_of.share):

@@ -57,6 +57,7 @@ class _Said(msgspec.Struct, frozen=True, gc=False):
 _messages = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _message = msgspec.json.Decoder(_Message).decode
 _parts = msgspec.json.Decoder(list[_Part]).decode
+_text = msgspec.json.Decoder(str).decode
 _any = msgspec.json.Decoder().decode
 
 Raws = Sequence[msgspec.Raw]
@@ -64,9 +65,9 @@ Raws = Sequence[msgspec.Raw]
 
 def raws_of(fields: Fields) -> Raws:
     """The messages of a chat, or the items of a response's input, each as it came."""
-    raw = fields.messages if _size(fields.messages) else fields.input
+    raw = fields.messages if memoryview(fields.messages) else fields.input
     try:
-        found = _messages(raw) if _size(raw) else ()
+        found = _messages(raw) if memoryview(raw) else ()
     except msgspec.DecodeError:
         return ()
     return found if raw is fields.messages or (found and bytes(memoryview(found[0])[:1]) == b"{") else ()
@@ -77,16 +78,17 @@ def prompt_of(fields: Fields, raws: Raws, tenant: str, tags: dict[str, str] | No
     turns: list[Turn] = []
     roles: list[str] = []
     images = audio = 0
-    bare = fields.prompt if _size(fields.prompt) else fields.input
-    before = fields.system if _size(fields.system) else fields.instructions
-    text_bytes = _size(fields.tools) + _size(before)
-    if _size(before) and (text := "\n".join(_content(before).texts)):
+    tools, wanted = bytes(fields.tools), bytes(fields.response_format)
+    bare = bytes(fields.prompt) or bytes(fields.input)
+    before = bytes(fields.system) or bytes(fields.instructions)
+    text_bytes = len(tools) + len(before)
+    if before and (text := "\n".join(_content(before).texts)):
         turns.append(Turn("system", _short(text)))
     middle = range(_MOST_TURNS // 2, len(raws) - _MOST_TURNS // 2)
     for at, raw in enumerate(raws):
         if at in middle:
             pictures, sounds = _media(raw)
-            text_bytes += 0 if pictures or sounds else _size(raw)
+            text_bytes += 0 if pictures or sounds else len(memoryview(raw))
         else:
             role, said = _read(raw)
             roles.append(role)
@@ -94,20 +96,19 @@ def prompt_of(fields: Fields, raws: Raws, tenant: str, tags: dict[str, str] | No
                 turns.append(Turn(role, _short("\n".join(said.texts))))
             pictures, sounds = said.images, said.audio
             # The bytes of a picture are not read as text.
-            text_bytes += sum(map(len, said.texts)) if pictures or sounds else _size(raw)
+            text_bytes += sum(map(len, said.texts)) if pictures or sounds else len(memoryview(raw))
         images, audio = images + pictures, audio + sounds
     if not raws:
-        text_bytes += _size(fields.messages) or _size(bare)
+        text_bytes += len(memoryview(fields.messages)) or len(bare)
         if text := _bare(bare):
             turns.append(Turn("user", _short(text)))
             roles.append("user")
-    escapes = sum(bytes(raw).count(b"\\u") for raw in ((fields.messages, bare) if turns else ()))
-    wanted = bytes(fields.response_format)
+    escapes = bytes(fields.messages).count(b"\\u") + bare.count(b"\\u") if turns else 0
     return Prompt(
         turns=tuple(turns),
         tokens=max(0, int(text_bytes - escapes * _SAVED_OF_ESCAPE)) // _BYTES_PER_TOKEN + images * _TOKENS_OF_IMAGE,
         max_tokens=_most(fields),
-        tools=bytes(fields.tools) not in (b"", b"null", b"[]"),
+        tools=tools not in (b"", b"null", b"[]"),
         json_schema=b'"json_schema"' in wanted or b'"json_object"' in wanted,
         logprobs=bytes(fields.logprobs) not in (b"", b"null", b"false", b"0"),
         images=images > 0,
@@ -172,11 +173,11 @@ def _read(raw: msgspec.Raw) -> tuple[str, _Said]:
     return "tool" if said.answers else message.role or _role(raw), said
 
 
-def _content(content: msgspec.Raw, within: bool = False) -> _Said:
+def _content(content: msgspec.Raw | bytes, within: bool = False) -> _Said:
     """What stands in content of any shape. within: of a part that is a tool's answer."""
     first = bytes(memoryview(content)[:1])
     if first == b'"':
-        return _Said((msgspec.json.decode(content, type=str),))
+        return _Said((_text(content),))
     if first != b"[":
         return _Said()
     try:
@@ -222,24 +223,20 @@ def whole_number(raw: msgspec.Raw) -> int | None:
     return int(digits) if digits.isdigit() and len(digits) <= _MOST_DIGITS else None
 
 
-def _bare(raw: msgspec.Raw) -> str:
+def _bare(raw: bytes) -> str:
     """The text of `prompt` or `input`: a string, or several; token ids have none here."""
-    value = _plain(raw) if _size(raw) else None
+    value = _plain(raw) if raw else None
     if isinstance(value, str):
         return value
     return "\n".join(each for each in value if isinstance(each, str)) if isinstance(value, list) else ""
 
 
-def _plain(raw: msgspec.Raw) -> Any:
+def _plain(raw: msgspec.Raw | bytes) -> Any:
     """The value; None where it holds what cannot be one here, such as a number beyond all bounds."""
     try:
         return _any(raw)
     except msgspec.DecodeError:
         return None
-
-
-def _size(raw: msgspec.Raw) -> int:
-    return memoryview(raw).nbytes
 
 
 def _short(text: str) -> str:

@@ -20,6 +20,7 @@ from gateway.store.writer import Row
 Settled = Callable[[Receipt], None]
 Pseudonym = Callable[[str, str], str]
 
+_encoded = msgspec.json.Encoder().encode
 _NAME = re.compile(r"[A-Za-z0-9._:/@+-]{1,200}\Z")
 _TAG = re.compile(r"[A-Za-z0-9._:/@+ -]{1,64}\Z")
 
@@ -98,7 +99,7 @@ _NO_CHOICE: Final = (None,) * 6
 
 def _chosen(choice: Choice) -> Row:
     """What a policy's choice adds to the row: numbers and names."""
-    decided = msgspec.json.encode(choice.decided).decode()
+    decided = _encoded(choice.decided).decode()
     return (choice.features, choice.feature_version, decided, choice.snapshot, choice.unit, choice.first_turn)
 
 

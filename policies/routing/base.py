@@ -37,8 +37,9 @@ class Stateless:
 
 def argmax(values: Sequence[float]) -> tuple[float, ...]:
     """One-hot at the largest; the first of several."""
-    best = max(range(len(values)), key=values.__getitem__)
-    return tuple(1.0 if index == best else 0.0 for index in range(len(values)))
+    odds = [0.0] * len(values)
+    odds[values.index(max(values))] = 1.0
+    return tuple(odds)
 
 
 def unknown(situation: Situation) -> Scores:
@@ -50,7 +51,7 @@ def unknown(situation: Situation) -> Scores:
 def priced(quality: Sequence[float], situation: Situation) -> tuple[float, ...]:
     """quality - prices.cost * cost - prices.latency * latency, of each candidate."""
     cost, latency = situation.prices.cost, situation.prices.latency
-    return tuple(q - cost * each.cost - latency * each.latency for q, each in zip(quality, situation.candidates, strict=True))
+    return tuple([q - cost * each.cost - latency * each.latency for q, each in zip(quality, situation.candidates, strict=True)])
 
 
 def favourite(scores: Sequence[float], situation: Situation, baseline: str) -> tuple[float, ...]:

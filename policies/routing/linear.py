@@ -227,7 +227,13 @@ def clipped(values: Sequence[float]) -> tuple[float, ...]:
     return tuple([0.0 if v < 0.0 else 1.0 if v > 1.0 else v for v in values])
 
 
+def bound(means: Sequence[float], sds: Sequence[float], width: float) -> tuple[float, ...]:
+    """mean + width sd of each, within [0, 1]."""
+    return tuple([0.0 if (v := m + width * sd) < 0.0 else 1.0 if v > 1.0 else v for m, sd in zip(means, sds, strict=True)])
+
+
 def net(situation: Situation, means: Sequence[float]) -> list[float]:
     """Quality minus what each candidate costs at the request's prices."""
     prices = situation.prices
-    return [mean - prices.cost * each.cost - prices.latency * each.latency for mean, each in zip(means, situation.candidates, strict=True)]
+    cost, latency = prices.cost, prices.latency
+    return [mean - cost * each.cost - latency * each.latency for mean, each in zip(means, situation.candidates, strict=True)]

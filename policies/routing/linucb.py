@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from policies.policy import Encoder, Kit
 from policies.routing import linear
 from policies.routing.base import argmax
-from policies.routing.linear import INTERVAL, Learned, Linear, clipped, net
+from policies.routing.linear import INTERVAL, Learned, Linear, bound, clipped, net
 from policies.values.decision import Odds, Scores
 from policies.values.plan import Plan
 from policies.values.situation import Situation
@@ -53,9 +53,8 @@ class LinUCB(Linear):
         if situation.explore:
             alpha = self._alpha
             score = [value + alpha * sd for value, sd in zip(score, sds, strict=True)]
-        low = [mean - INTERVAL * sd for mean, sd in zip(means, sds, strict=True)]
-        high = [mean + INTERVAL * sd for mean, sd in zip(means, sds, strict=True)]
-        return Scores(clipped(means), clipped(low), clipped(high), tuple(score))
+        low, high = bound(means, sds, -INTERVAL), bound(means, sds, INTERVAL)
+        return Scores(clipped(means), low, high, tuple(score))
 
     def propensities(self, _state: Learned, _situation: Situation, scores: Scores) -> Odds:
         """One-hot at the largest score; the first of several."""

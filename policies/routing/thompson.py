@@ -17,7 +17,7 @@ from models.best_arm import best
 from policies.policy import Encoder, Kit
 from policies.routing import linear
 from policies.routing.base import argmax
-from policies.routing.linear import INTERVAL, Learned, Linear, clipped, net
+from policies.routing.linear import INTERVAL, Learned, Linear, bound, clipped, net
 from policies.values.decision import Odds, Scores
 from policies.values.plan import Plan
 from policies.values.situation import Situation
@@ -57,15 +57,14 @@ class Thompson(Linear):
     def estimate(self, state: Learned, situation: Situation) -> Scores:
         """Mean quality with a 95 % interval; the score is net of prices, and random by `spread`."""
         index, means, sds = self.moments(state, situation)
-        low = [mean - INTERVAL * sd for mean, sd in zip(means, sds, strict=True)]
-        high = [mean + INTERVAL * sd for mean, sd in zip(means, sds, strict=True)]
+        low, high = bound(means, sds, -INTERVAL), bound(means, sds, INTERVAL)
         spread: tuple[float, ...] = (0.0,) * len(index)
         if situation.explore:
             params, evidence = self._params, state.posterior.evidence.tolist()
             warm, more = params.nu_warm, (params.nu - params.nu_warm) * params.anneal
             k = params.anneal
             spread = tuple([(warm + more / (k + max(evidence[plan], 0.0))) * sd for plan, sd in zip(index, sds, strict=True)])
-        return Scores(clipped(means), clipped(low), clipped(high), tuple(net(situation, means)), spread)
+        return Scores(clipped(means), low, high, tuple(net(situation, means)), spread)
 
     def propensities(self, _state: Learned, situation: Situation, scores: Scores) -> Odds:
         """How probably each candidate's score is the largest."""

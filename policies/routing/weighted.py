@@ -46,4 +46,4 @@ class Weighted(Stateless):
         """The weights, normalised over the candidates."""
         weights = [self._weights.get(each.plan.name, 0.0) for each in situation.candidates]
         total = sum(weights)
-        return Odds(tuple(w / total for w in weights) if total > 0 else (1.0 / len(weights),) * len(weights))
+        return Odds(tuple([w / total for w in weights]) if total > 0 else (1.0 / len(weights),) * len(weights))
