@@ -274,7 +274,7 @@ class App:
                 "replacer": Replacer(lambda: self.reloader.loaded, self.reloader.problems, crew.reload, administration.versions.coming),
                 "telemetry": self.telemetry,
                 "learner": self.learner,
-                "evaluator": Evaluator(),
+                "evaluator": Evaluator(lambda: {} if self.learner is None else self.learner.calibrations),
             }
 
     def _access(self, config: Config) -> Access:

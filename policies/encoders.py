@@ -37,8 +37,9 @@ class Encoders:
     """
 
     def __init__(self, endpoints: Mapping[str, Endpoint] = MappingProxyType({})) -> None:
-        self._endpoints = endpoints
+        self.endpoints = endpoints
         self._made: dict[str, Encoder] = {}
+        self._stands_on: dict[str, str] = {}  # what is made of another encoder's features -> that one
 
     def __call__(self, name: str) -> Encoder:
         """The encoder. Raises ValueError where there is none of this name, or where what it needs is missing."""
@@ -46,6 +47,16 @@ class Encoders:
         if made is None:
             made = self._made[name] = self._new(name)
         return made
+
+    def over(self, endpoints: Mapping[str, Endpoint]) -> Encoders:
+        """The same encoders, with what they remember, but for those that stand on an endpoint that is another one, or no more."""
+        fresh = Encoders(endpoints)
+        gone = {f"endpoint:{name}" for name, each in self.endpoints.items() if endpoints.get(name) is not each}
+        for name, made in self._made.items():
+            if not gone & {name, self._stands_on.get(name)}:
+                fresh._made[name] = made
+        fresh._stands_on.update(self._stands_on)
+        return fresh
 
     def _new(self, name: str) -> Encoder:
         kind, colon, argument = name.partition(":")
@@ -56,12 +67,17 @@ class Encoders:
             raise ValueError(f"the encoder `{name}` is written as {_written(kind)}")
         make: Callable[..., Encoder] = importlib.import_module(module).encoder
         if kind == "endpoint":
-            if argument not in self._endpoints:
-                raise ValueError(f"the encoder `{name}`: there is no endpoint `{argument}`")
-            return make(self._endpoints[argument])
+            if argument not in self.endpoints:
+                there_are = f"; there are: {', '.join(self.endpoints)}" if self.endpoints else ""
+                raise ValueError(f"the encoder `{name}`: there is no endpoint `{argument}`{there_are}")
+            return make(self.endpoints[argument])
         if kind == "topics":
-            return make(argument, self)
+            return make(argument, lambda other: self._below(name, other))
         return make(argument) if argument else make()
+
+    def _below(self, name: str, other: str) -> Encoder:
+        self._stands_on[name] = other
+        return self(other)
 
 
 def encoder(name: str) -> Encoder:

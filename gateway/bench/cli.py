@@ -94,7 +94,17 @@ def _routing(options: argparse.Namespace, progress: Progress) -> Report:
     return routing.run(options.quick, progress, routing.Folders(options.cache, options.matrix, options.costs, options.raw, options.out))
 
 
-SUITES: Mapping[str, Callable[[argparse.Namespace, Progress], Report]] = {"overhead": _overhead, "routing": _routing}
+def _decoding(options: argparse.Namespace, progress: Progress) -> Report:
+    from gateway.bench import decoding  # numpy is loaded for this suite alone
+
+    return decoding.run(options.quick, progress, decoding.Folders(options.samples, options.raw, options.out))
+
+
+SUITES: Mapping[str, Callable[[argparse.Namespace, Progress], Report]] = {
+    "decoding": _decoding,
+    "overhead": _overhead,
+    "routing": _routing,
+}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -109,6 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--matrix", type=Path, metavar="FILE", help="routing: your outcomes, CSV: id,prompt,category,<a column per model>")
     parser.add_argument("--costs", type=Path, metavar="FILE", help="routing: what they cost, USD: the same ids and models")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="routing: where embeddings are kept (default: .trilemma/cache)")
+    parser.add_argument("--samples", type=Path, metavar="FILE", help="decoding: your samples: question,sample,answer,correct,tokens")
     parser.add_argument("--blocks", type=_positive, metavar="N", help="blocks per series, the least one counts")
     parser.add_argument("--command", metavar="CMD", help="measure another server instead; {config}, {port}, {backend} are filled in")
     return parser

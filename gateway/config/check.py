@@ -18,6 +18,7 @@ from gateway.config.check_engines import check_engines
 from gateway.config.plans import plans_of, policy_specs
 from gateway.config.problems import Finding, did_you_mean
 from gateway.config.schema import Config, Key, Model, VirtualModel
+from gateway.engines.embeddings import endpoints
 from gateway.store.urls import PostgresUrl, located
 from policies import registry
 from policies.encoders import Encoders
@@ -33,8 +34,7 @@ def check(config: Config, policy_problems: PolicyProblems | None = None) -> list
     """Everything that is wrong with `config`; looks at the files that it names, and at nothing else."""
     names = _Names.of(config)
     if policy_problems is None:
-        encoders = Encoders()
-        policy_problems = partial(registry.problems, encoder=encoders)
+        policy_problems = partial(registry.problems, encoder=Encoders(endpoints(config.embeddings)))  # which asks none of them
     return [
         *check_engines(config),
         *_models(config, names),

@@ -28,6 +28,10 @@ def check_engines(config: Config) -> Iterator[Finding]:
         loc: Loc = ("learning", "verifier")
         yield from _secret_file((*loc, "key_file"), verifier.key_file)
         yield from _sendable(loc, verifier.key, verifier.key_file)
+    for name, endpoint in config.embeddings.items():
+        loc = ("embeddings", name)
+        yield from _secret_file((*loc, "key_file"), endpoint.key_file)
+        yield from _sendable(loc, endpoint.key, endpoint.key_file)
     for name, backend in config.backends.items():
         loc = ("backends", name)
         yield from _secret_file((*loc, "key_file"), backend.key_file)

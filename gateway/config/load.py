@@ -140,11 +140,16 @@ def _with_secrets(config: Config) -> tuple[Config, dict[Path, Stamp | None], lis
         name: each.model_copy(update={"key": secret(("backends", name, "key_file"), each.key_file, each.key)})
         for name, each in config.backends.items()
     }
+    embeddings = {
+        name: each.model_copy(update={"key": secret(("embeddings", name, "key_file"), each.key_file, each.key)})
+        for name, each in config.embeddings.items()
+    }
     learning = config.learning
     if (verifier := learning.verifier) is not None:
         key = secret(("learning", "verifier", "key_file"), verifier.key_file, verifier.key)
         learning = learning.model_copy(update={"verifier": verifier.model_copy(update={"key": key})})
-    return config.model_copy(update={"server": server, "backends": backends, "learning": learning}), files, unread
+    parts = {"server": server, "backends": backends, "embeddings": embeddings, "learning": learning}
+    return config.model_copy(update=parts), files, unread
 
 
 def _problem(root: tree.Node, each: Finding) -> Problem:

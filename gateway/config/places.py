@@ -39,7 +39,13 @@ def anchored(config: Config, folder: Path) -> Config:
     if (verifier := learning.verifier) is not None and verifier.key_file is not None:
         verifier = verifier.model_copy(update={"key_file": _from(folder, verifier.key_file)})
         learning = learning.model_copy(update={"verifier": verifier})
-    return config.model_copy(update={"backends": backends, "server": server, "storage": storage, "learning": learning})
+    embeddings = {
+        name: each if each.key_file is None else each.model_copy(update={"key_file": _from(folder, each.key_file)})
+        for name, each in config.embeddings.items()
+    }
+    return config.model_copy(
+        update={"backends": backends, "embeddings": embeddings, "server": server, "storage": storage, "learning": learning}
+    )
 
 
 def _backend(backend: Backend, folder: Path) -> Backend:

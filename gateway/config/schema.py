@@ -256,6 +256,27 @@ class Model(Section):
     replaced_by: Name | None = Field(None, description="It is retired: this real model serves whatever asks for it.")
 
 
+class Embeddings(Section):
+    """An embeddings endpoint, whose vectors policies may read as features: `endpoint:NAME`."""
+
+    url: str = Field(pattern=_URL, description="Address of a server that answers POST /v1/embeddings, with or without `/v1`.")
+    model: str = Field(min_length=1, max_length=200, description="The model, by the name that the server knows.")
+    dimensions: int = Field(ge=1, le=16_384, description="Numbers of a vector; an answer with another number of them is refused.")
+    shorten: bool = Field(False, description="Ask for vectors of `dimensions` numbers, of a model whose vectors may be cut.")
+    characters: int = Field(
+        8_192, ge=64, le=131_072, description="Characters that are read of a conversation; no text that is sent is longer."
+    )
+    timeout_s: float = Field(0.5, gt=0, le=60, description="How long a call may take, in seconds; what it brings is remembered.")
+    key: Secret | None = Field(None, description="Bearer key for the server.")
+    key_file: Path | None = Field(None, description="File that holds `key`.")
+
+    @model_validator(mode="after")
+    def _one_key(self) -> Embeddings:
+        if self.key is not None and self.key_file is not None:
+            raise ValueError("give `key` or `key_file`, not both")
+        return self
+
+
 class Policy(Section):
     """A routing policy: its algorithm and that algorithm's parameters."""
 
@@ -498,6 +519,7 @@ class Config(Section):
     server: Server = Field(Server(), description="Where the gateway listens and what it accepts.")
     backends: dict[Name, Backend] = Field(min_length=1, description="The engines, by name.")
     models: dict[Name, Model] = Field({}, description="What is known of real models, by public name.")
+    embeddings: dict[Name, Embeddings] = Field({}, description="Embeddings endpoints that policies may read features from, by name.")
     policies: dict[Name, Policy] = Field({}, description="Routing policies, by name.")
     virtual_models: dict[Name, VirtualModel] = Field({}, description="Names that a policy answers for.")
     keys: list[Key] = Field([], description="Who may call.")

@@ -1,6 +1,7 @@
 """A configuration's text as it may be shown, kept and given back: its literal secrets masked.
 
-Secrets stand in `server.secret`, `backends.*.key`, the password of `storage.url`, and behind an engine's secret flags in `backends.*.args`.
+Secrets stand in `server.secret`, `backends.*.key`, `embeddings.*.key`, `learning.verifier.key`, the password of `storage.url`, and behind
+an engine's secret flags in `backends.*.args`.
 One is literal unless it is exactly one reference without a default: `${NAME}`.
 """
 
@@ -96,19 +97,24 @@ def _refusal(loc: Loc, literal: Literal) -> str:
 
 def _secret_places(root: Node) -> Iterator[tuple[Loc, Scalar, str | None]]:
     """(place, value as written, the same masked; None: there is no secret in it) wherever one may stand."""
-    backends = find(root, ("backends",))
-    names = list(backends.pairs) if isinstance(backends, Entries) else []
-    for loc in (("server", "secret"), *(("backends", name, "key") for name in names)):
+    named = {section: _names(root, section) for section in ("backends", "embeddings")}
+    keys = [(section, name, "key") for section, names in named.items() for name in names]
+    for loc in (("server", "secret"), *keys, ("learning", "verifier", "key")):
         node = find(root, loc)
         if isinstance(node, Scalar):
             yield loc, node, _masked_value(node.text)
     node = find(root, ("storage", "url"))
     if isinstance(node, Scalar):
         yield ("storage", "url"), node, _masked_url(node.text)
-    for name in names:
+    for name in named["backends"]:
         args = find(root, ("backends", name, "args"))
         if isinstance(args, Items):
             yield from _masked_args(("backends", name, "args"), args)
+
+
+def _names(root: Node, section: str) -> list[str]:
+    node = find(root, (section,))
+    return list(node.pairs) if isinstance(node, Entries) else []
 
 
 def _masked_value(text: str) -> str | None:
@@ -146,7 +152,9 @@ def _masked_args(loc: Loc, args: Items) -> Iterator[tuple[Loc, Scalar, str | Non
 
 def _secrets(config: Config) -> list[str]:
     """What the configuration keeps to itself, wherever it came from; only what is long enough to be looked for."""
-    given = [config.server.secret, *(backend.key for backend in config.backends.values())]
+    verifier = config.learning.verifier
+    given = [config.server.secret, None if verifier is None else verifier.key]
+    given += [*(each.key for each in config.backends.values()), *(each.key for each in config.embeddings.values())]
     found = {each.get_secret_value() for each in given if each is not None}
     password = _PASSWORD.search(config.storage.url)
     if password is not None:

@@ -2,6 +2,7 @@
 
 trilemma fit static --out FOLDER
 trilemma fit topics --labels FILE.csv --encoder static --out FILE.safetensors
+trilemma fit topics --labels FILE.csv --encoder endpoint:NAME --config FILE.yaml --out FILE.safetensors
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from gateway.config.load import load
+from gateway.config.problems import ConfigError
+from gateway.engines.embeddings import OFF_LINE_S, Unanswered, endpoints
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 1 it could not be done, 2 the command was called wrongly."""
     args = _parser().parse_args(argv)
     try:
         said: str = args.run(args)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ConfigError, Unanswered) as error:
         print(f"trilemma fit {args.what}: {error}", file=sys.stderr)
         return 1
     print(said)
@@ -41,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
         "--labels", type=Path, required=True, metavar="FILE", help="CSV with the columns `text` and `label`, 2 to 14 labels"
     )
     topics.add_argument("--encoder", default="static", metavar="NAME", help="whose features they are read from (default: static)")
+    topics.add_argument("--config", type=Path, metavar="FILE", help="a configuration that has the endpoint, for --encoder endpoint:NAME")
     topics.add_argument("--out", type=Path, required=True, metavar="FILE", help="a file of safetensors, for `topics:FILE`")
     topics.add_argument("--l2", type=float, default=10.0, help="penalty on the weights of standardised features (default: 10)")
     topics.set_defaults(run=_topics)
@@ -66,11 +72,12 @@ def _topics(args: argparse.Namespace) -> str:
     import numpy as np
 
     from models.encoders.topics import cross_fitted, fit_topics, save
-    from policies.encoders import encoder
+    from policies.encoders import Encoders
     from policies.values.prompt import Prompt, Turn
 
     texts, labels = _labelled(args.labels)
-    made = encoder(args.encoder)
+    given = {} if args.config is None else load(args.config).config.embeddings
+    made = Encoders(endpoints(given, OFF_LINE_S))(args.encoder)
     x = np.array([made.encode(Prompt(turns=(Turn("user", text),))) for text in texts])
     topics = fit_topics(x, labels, args.l2)
     folds = min(5, len(texts))

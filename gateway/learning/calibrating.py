@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from gateway.access.link import NoSchema
@@ -21,6 +21,11 @@ from policies.signals.calibration import BELIEVED, Calibration, calibrations
 log = logging.getLogger("trilemma.learning")
 
 _EVERY_S: Final = 60.0
+
+
+def believed(learning: Learning) -> Mapping[str, Calibration]:
+    """What sources' words are worth before anything is known: as configured, else as built in."""
+    return {**BELIEVED, **{source: Calibration(each.at_0, each.at_1) for source, each in learning.calibration.items()}}
 
 
 class Calibrating:
@@ -39,8 +44,7 @@ class Calibrating:
 
     async def step(self) -> None:
         """Looks once. While the database is away, what is known stays."""
-        given = {source: Calibration(each.at_0, each.at_1) for source, each in self._learning().calibration.items()}
-        before = {**BELIEVED, **given}
+        before = believed(self._learning())
         if not self._learner.calibrations:
             self._learner.calibrations = before
         try:

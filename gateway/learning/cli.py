@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -20,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from gateway.access.link import Link, Session
-from gateway.config.load import Loaded, load
+from gateway.config.load import Loaded, load, parse
 from gateway.config.problems import ConfigError
 from gateway.learning import rebuilding, snapshots
 from gateway.learning.explaining import CannotBe, Explanation, decided_of, explained
@@ -35,6 +36,8 @@ from gateway.store.writer import StoreError
 from policies.policy import Policy
 
 _WITHIN_S: Final = 60.0
+
+Names = Mapping[str, Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -73,42 +76,72 @@ def _work(args: argparse.Namespace) -> tuple[Explanation, bool]:
     try:
         loaded = load(args.config)
         location = located(loaded.config.storage.url)
-        names = build(loaded.config, loaded.hash, lambda _: "http://127.0.0.1:0").names
+        names = _names(loaded)
     except (ConfigError, ValueError) as error:
         raise Failed(str(error), 2) from None
     if location is None:
         raise Failed("there is no database: `storage.url` is empty", 2)
     try:
-        return asyncio.run(_explained(location, args.id, names, loaded))
+        return asyncio.run(_explained(location, args, names, loaded.hash))
     except StoreError as error:
         raise Failed(f"the database cannot be read: {error}") from None
     except CannotBe as error:
         raise Failed(f"it cannot be made again: {error}") from None
 
 
-async def _explained(location: Location, id_: str, names: Mapping[str, Any], loaded: Loaded) -> tuple[Explanation, bool]:
-    """What is to be told, and whether the configuration is that of the decision."""
+def _names(loaded: Loaded) -> Names:
+    """What a request can name. Raises ValueError."""
+    return build(loaded.config, loaded.hash, lambda _: "http://127.0.0.1:0").names
+
+
+async def _explained(location: Location, args: argparse.Namespace, names: Names, hash_: str) -> tuple[Explanation, bool]:
+    """What is to be told, and whether the configuration is that of the decision. names, hash_: of the one that was named."""
     link = Link(location, _WITHIN_S, "trilemma-explain")
     try:
-        row = await link.read(partial(history.receipt, id_=id_))
+        row = await link.read(partial(history.receipt, id_=args.id))
         if row is None:
             raise CannotBe("there is no such decision; its request has not ended, or it was erased or is older than what is kept")
         decided_of(row)
-        same = row["config_hash"] == loaded.hash
-        otherwise = "" if same else "; it was made under another configuration than this one"
-        route = names.get(row["requested_model"])
-        if not isinstance(route, VirtualModel):
-            raise CannotBe(f"there is no virtual model `{row['requested_model']}`{otherwise}")
-        policy = route.policies.get(row["policy"])
-        if policy is None:
-            raise CannotBe(f"no policy `{row['policy']}` fits `{route.name}`{otherwise}")
+        same = row["config_hash"] == hash_
         try:
-            state = await link.read(partial(_state, route=route, policy=policy, version=row["snapshot"] or 0))
-            return explained(row, route, policy, state), same
-        except (CannotBe, LookupError, ValueError) as error:
-            raise CannotBe(f"{error}{otherwise}") from None
+            return await _again(link, row, names), same
+        except CannotBe as error:
+            if same:
+                raise
+            texts = await link.read(partial(history.config_texts, hashes=(row["config_hash"],)))
+            then = _names_then(texts, row["config_hash"], args.config)
+            if then is None:
+                raise CannotBe(f"{error}; it was made under another configuration than this one, which is not kept") from None
+        return await _again(link, row, then), True
     finally:
         await link.close()
+
+
+def _names_then(texts: Mapping[str, str], hash_: str, file: Path) -> Names | None:
+    """As _names, of the configuration with this hash; None: its text is not there, or means something else by now. file: as it is now."""
+    if hash_ not in texts:
+        return None
+    try:
+        loaded = parse(texts[hash_], os.environ, folder=file.absolute().parent)
+        return _names(loaded) if loaded.hash == hash_ else None
+    except (ConfigError, ValueError):
+        return None
+
+
+async def _again(link: Link, row: Mapping[str, Any], names: Names) -> Explanation:
+    """Raises CannotBe, StoreError."""
+    route = names.get(row["requested_model"])
+    if not isinstance(route, VirtualModel):
+        raise CannotBe(f"there is no virtual model `{row['requested_model']}`")
+    policy = route.policies.get(row["policy"])
+    if policy is None:
+        raise CannotBe(f"no policy `{row['policy']}` fits `{route.name}`")
+    version = row["snapshot"] or 0
+    try:
+        state = await link.read(partial(_state, route=route, policy=policy, version=version))
+    except (LookupError, ValueError) as error:
+        raise CannotBe(f"version {version} of what it had learnt: {error}") from None
+    return explained(row, route, policy, state)
 
 
 def _state(session: Session, route: VirtualModel, policy: Policy, version: int) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -18,6 +18,7 @@ from gateway.learning.logged import Asked, Read, Record, recorded
 from gateway.serving.state import VirtualModel
 from gateway.store.lazily import Lazily
 from policies.policy import Encoder, Policy, RoutingPolicy
+from policies.signals.calibration import Calibration
 from policies.values.decision import Odds, Scores
 from policies.values.outcome import Observation
 from policies.values.situation import Situation
@@ -63,9 +64,10 @@ class Question(NamedTuple):
 
 
 class Evaluator:
-    """within_s: how long one answer may take."""
+    """calibrations: what sources' words are worth, now. within_s: how long one answer may take."""
 
-    def __init__(self, within_s: float = 60.0) -> None:
+    def __init__(self, calibrations: Callable[[], Mapping[str, Calibration]], within_s: float = 60.0) -> None:
+        self._calibrations = calibrations
         self._within_s = within_s
         self._busy = False
 
@@ -85,7 +87,7 @@ class Evaluator:
     async def _answered(self, read: Read, question: Question, work: Callable[[Question, Record], T]) -> T:
         with self._turn():
             until = time.monotonic() + self._within_s
-            record = await recorded(read, question.asked)
+            record = await recorded(read, question.asked, self._calibrations())
             algorithm = _Timed(question.policy.algorithm, until)
             timed = question._replace(policy=msgspec.structs.replace(question.policy, algorithm=algorithm))
             try:

@@ -8,19 +8,19 @@ nothing counts twice. Within a version decisions are in the order of their ids, 
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Literal
 
 import msgspec
 
 from gateway.access.link import Session
 from gateway.learning import rebuilding, snapshots
-from gateway.learning.labels import METRIC, Label, label
+from gateway.learning.labels import METRIC, Label, Worth, label
 from gateway.learning.observations import Reason, observations, taught, unfit
 from gateway.learning.scopes import Scope
 from gateway.learning.snapshots import Version
@@ -105,7 +105,7 @@ class _Fold:
         self._heads: dict[str, _Head | None] = {}
         self._erased: set[str] = set()
         self._skipped: Counter[Reason] = Counter()
-        self._compared: dict[tuple[str, str], bool] = dict.fromkeys(known.compared, True)
+        self._worth = Worth(known.calibrations, partial(store.plans_labelled, session), known.compared)
 
     def done(self, most: int) -> Folded:
         for name in sorted(self._known.fresh & self._known.scopes.keys()):
@@ -122,8 +122,7 @@ class _Fold:
                 count += len(head.learned) + len(head.taken_back)
         store.done(self._session, taken)
         more = (len(rows) == most and bool(taken)) or back == most
-        compared = frozenset(pair for pair, does in self._compared.items() if does)
-        return Folded(versions, count, self._skipped, store.waiting(self._session), more, compared)
+        return Folded(versions, count, self._skipped, store.waiting(self._session), more, self._worth.compared)
 
     def _take(self, rows: Sequence[ToLearn]) -> list[ToLearn]:
         """Looks at each decision; the rows that need no further look."""
@@ -161,9 +160,7 @@ class _Fold:
         if head is None and scope.learns:
             return None
         before = learnt.get((id_, scope.name, METRIC))
-        # What is known of it already came from a source that counted then.
-        compares = functools.partial(self._compares, scope.name) if before is None else _anything
-        found = self._learn(scope, head, facts, label(outcomes, self._known.calibrations, compares), before)
+        found = self._learn(scope, head, facts, self._worth.label(scope.name, outcomes, learnt=before is not None), before)
         if found == "unlabelled" and label(outcomes) is not None:
             found = "one_plan"
         if found in _BY_CONFIGURATION and facts.config_hash != scope.config_hash and self._now - said <= PATIENCE_S:
@@ -176,14 +173,6 @@ class _Fold:
             return reason or "stateless"
         new = taught(facts, said, before)
         return self._add(head.learned, scope, new, facts) if isinstance(new, Taught) else new
-
-    def _compares(self, scope: str, source: str) -> bool:
-        """Whether the source has said something of two plans at least: else the one of which it can speak would be compared by its words
-        with those of which it cannot."""
-        pair = scope, source
-        if pair not in self._compared:
-            self._compared[pair] = len(store.plans_labelled(self._session, scope, source)) > 1
-        return self._compared[pair]
 
     def _take_back(self, most: int) -> int:
         """What was erased; how many rows are done with."""
@@ -230,7 +219,7 @@ class _Fold:
         newest = self._newest.get(scope.name)
         mine = self._known.versions.get(scope.name)
         if newest is None:
-            if scope.name in self._known.fresh and store.has_learned(self._session, scope.name):
+            if scope.name in self._known.fresh and store.last_noted(self._session, scope.name):
                 return self._rebuilt(scope, "there was no state")
             return _Head(snapshots.nothing(scope))
         if mine is not None and mine.version == newest and store.created(self._session, scope.name, newest) == mine.created:
@@ -250,7 +239,9 @@ class _Fold:
         return _Head(rebuilding.rebuilt(self._session, scope, self._next(scope.name), self._now, why), made=True)
 
     def _next(self, name: str) -> int:
-        self._newest[name] = self._newest.get(name, 0) + 1
+        if name not in self._newest:
+            self._newest[name] = store.last_noted(self._session, name)
+        self._newest[name] += 1
         return self._newest[name]
 
     def _written(self, name: str, head: _Head) -> Version | None:
@@ -304,10 +295,6 @@ class _Fold:
             head.learned = []
         self._skipped["refused"] += count - len(head.learned)
         return scope.algorithm.fold(head.version.state, head.changes) if head.changes else head.version.state
-
-
-def _anything(_source: str) -> bool:
-    return True
 
 
 def _bears(scope: Scope, head: _Head, those: Sequence[Change]) -> bool:

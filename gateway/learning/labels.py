@@ -11,7 +11,8 @@ tenth, a judge's word counts once, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from gateway.store.learning import Outcome
@@ -31,6 +32,41 @@ class Label(NamedTuple):
 
     quality: float
     weight: float
+
+
+class Worth:
+    """What the words of sources are worth now: the one way from what is said of a decision to its label, for whoever learns and whoever
+    looks back.
+
+    plans_of: (scope, source) -> plans of the scope of which the source said something, two at least where there are. compared: pairs of
+    which it is known already that they are of two plans.
+    """
+
+    def __init__(
+        self,
+        calibrations: Mapping[str, Calibration],
+        plans_of: Callable[[str, str], Collection[str]],
+        compared: AbstractSet[tuple[str, str]] = frozenset(),
+    ) -> None:
+        self._calibrations = calibrations
+        self._plans_of = plans_of
+        self._compares: dict[tuple[str, str], bool] = dict.fromkeys(compared, True)
+
+    @property
+    def compared(self) -> frozenset[tuple[str, str]]:
+        """Scopes and sources that are known to have said something of two plans."""
+        return frozenset(pair for pair, does in self._compares.items() if does)
+
+    def label(self, scope: str, outcomes: Sequence[Outcome], *, learnt: bool) -> Label | None:
+        """Of a decision of the scope. learnt: something of it was learnt, and so came from a source that counted then."""
+        return label(outcomes, self._calibrations, lambda source: learnt or self._does_compare(scope, source))
+
+    def _does_compare(self, scope: str, source: str) -> bool:
+        """Else the plan of which the source can speak would be compared by its words with those of which it cannot."""
+        pair = scope, source
+        if pair not in self._compares:
+            self._compares[pair] = len(self._plans_of(scope, source)) > 1
+        return self._compares[pair]
 
 
 def label(

@@ -254,7 +254,7 @@ def look(session: Session, scopes: Mapping[str, Scope], known: Mapping[str, Vers
             continue
         number = newest.get(name)
         if number is None:
-            if store.has_learned(session, name):
+            if store.last_noted(session, name):
                 misfits.add(name)
             continue
         if name in known and known[name].version == number:
@@ -271,7 +271,7 @@ def look(session: Session, scopes: Mapping[str, Scope], known: Mapping[str, Vers
 def _rebuild(session: Session, scope: Scope, why: str, also: str | None = None) -> Version | None:
     if not session.mine(store.TURN):
         return None
-    version = store.newest(session).get(scope.name, 0) + 1
+    version = max(store.newest(session).get(scope.name, 0), store.last_noted(session, scope.name)) + 1
     return rebuilding.rebuilt(session, scope, version, session.now(), why, also)
 
 

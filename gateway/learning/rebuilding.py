@@ -52,7 +52,8 @@ def adapted(session: Session, scope: Scope, row: Stored, version: int, now: floa
 
 
 def rebuilt(session: Session, scope: Scope, version: int, now: float, why: str, also: str | None = None) -> Version:
-    """Stores as `version` a state made anew from the newest decisions that were learnt from and still fit. The log is what went in.
+    """Stores as `version` a state made anew from the newest decisions that were learnt from and still fit. What went in is noted, and that
+    the rest is not known any more; the notes from before stay, so that versions from then can be made again.
 
     also: another scope of the same virtual model; what that has learnt from goes in, too.
     """
@@ -69,8 +70,8 @@ def rebuilt(session: Session, scope: Scope, version: int, now: float, why: str, 
             continue
         learned += rows
         times += [each.at for each in those]
-    store.forget_learned(session, scope.name)
     store.put_learned(session, scope.name, version, learned)
+    store.forget_before(session, scope.name, version)
     made = Version(
         version=version,
         state=state,
@@ -89,16 +90,18 @@ def rebuilt(session: Session, scope: Scope, version: int, now: float, why: str, 
 
 
 def recomputed(session: Session, scope: Scope, version: int) -> Version:
-    """The scope's state as it was at that version, to the bit. Raises LookupError where what it was made from is not all there any more,
-    and ValueError where it is of other plans, features or another algorithm."""
+    """The scope's state as it was at that version, to the bit. Raises LookupError where there is none of that number, or none that old any
+    more, and ValueError where what it was made from is not all there, or where it is of other plans, features or another algorithm."""
     row = store.state(session, scope.name, version)
     if row is None:
         raise LookupError(f"no version of `{scope.name}` is as old as {version}")
+    if version > store.newest(session)[scope.name]:
+        raise LookupError(f"`{scope.name}` has no version {version} yet")
     made = snapshots.opened(scope, row)
     for number in range(row.version + 1, version + 1):
         entries = store.log(session, scope.name, number)
         if not entries or any(facts is None for _, facts in entries):
-            raise LookupError(f"version {number} of `{scope.name}` cannot be made again: decisions are gone")
+            raise ValueError(f"decisions that version {number} of `{scope.name}` learnt from are gone")
         those = [each for taught, facts in entries if facts is not None for each in observations(scope, taught, facts)]
         made = msgspec.structs.replace(
             made,

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.learning.labels import label
 from gateway.learning.logged import Record
 
 Plain = dict[str, Any]
@@ -57,7 +56,7 @@ def curve(record: Record, buckets: int) -> list[Plain]:
 def _count(tally: _Tally, row: Mapping[str, Any], record: Record) -> None:
     tally.decisions += 1
     tally.failed += row["outcome"] != "ok"
-    said = label(tuple(record.outcomes.get(row["id"], ())))
+    said = record.labels.get(row["id"])
     if said is not None:
         tally.labels += 1
         tally.weight += said.weight

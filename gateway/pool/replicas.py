@@ -46,7 +46,7 @@ class Replicas:
     @property
     def any_live(self) -> bool:
         """Whether a call would find a replica now, as far as is known."""
-        for each in self.backends:
+        for each in self.backends:  # noqa: SIM110 - a generator costs more than what it looks at
             if each.serves and self._public not in each.strangers and each.breaker.admits():
                 return True
         return False

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from gateway.config.load import load
 from gateway.config.plans import plans_of, policy_specs
 from gateway.config.problems import ConfigError
+from gateway.config.schema import Config, Embeddings
+from gateway.engines.embeddings import OFF_LINE_S, endpoints
+from gateway.learning.calibrating import believed
 from gateway.proof.failing import Failed
 from gateway.store.urls import Location, located
 from policies import registry
 from policies.encoders import Encoders
 from policies.policy import Policy
+from policies.signals.calibration import Calibration
 from policies.values.plan import Plan
 
 
 class Subject(NamedTuple):
     """policy: that is asked about. plans: of the virtual model. baseline: the plan that is its guarantee. model: its name. by_unit:
-    policies that draw once for all requests of a unit. location: of the database; None: there is none."""
+    policies that draw once for all requests of a unit. believed: what sources' words are worth before anything is known. location: of the
+    database; None: there is none."""
 
     policy: Policy
     plans: tuple[Plan, ...]
     baseline: str
     model: str
     by_unit: frozenset[str]
+    believed: Mapping[str, Calibration]
     location: Location | None
 
 
@@ -47,22 +54,29 @@ def configured(config: Path, model: str | None, name: str | None) -> Subject:
     plans = plans_of(spec)
     specs = policy_specs(found)
     baseline = spec.baseline or plans[0].name
-    policy = built(name or spec.policy, specs, plans, baseline)
+    policy = built(name or spec.policy, specs, plans, baseline, found.embeddings)
     by_unit = frozenset(each for each, of in specs.items() if any(wrapper.get("type") == "canary" for wrapper in of.wrappers))
-    return Subject(policy, plans, baseline, chosen, by_unit, location)
+    return Subject(policy, plans, baseline, chosen, by_unit, believed(found.learning), location)
 
 
-def specs_of(config: Path) -> registry.Specs:
-    """The policies of a configuration. Raises Failed."""
+def loaded(config: Path) -> Config:
+    """The configuration. Raises Failed."""
     try:
-        return policy_specs(load(config).config)
+        return load(config).config
     except (ConfigError, ValueError) as error:
         raise Failed(str(error), 2) from None
 
 
-def built(name: str, specs: registry.Specs, plans: Sequence[Plan], baseline: str) -> Policy:
-    """Raises Failed where the policy cannot work with these plans."""
-    encoders = Encoders()
+def built(
+    name: str,
+    specs: registry.Specs,
+    plans: Sequence[Plan],
+    baseline: str,
+    embeddings: Mapping[str, Embeddings] = MappingProxyType({}),
+) -> Policy:
+    """Raises Failed where the policy cannot work with these plans. embeddings: endpoints that it may read; they get all the time they want,
+    for no request waits."""
+    encoders = Encoders(endpoints(embeddings, OFF_LINE_S))
     problems = registry.problems(name, specs, plans, baseline, encoders)
     if problems:
         raise Failed(f"the policy `{name}`: {problems[0]}", 2)

@@ -2,6 +2,8 @@
 
 What is left out, and counted: what was only relayed or has no account of how it was decided; what failed, was cut or cancelled, which says
 nothing of a plan's quality. What a fallback decided was not explored on, and nor was what is not to be learnt from.
+
+Labels are what a policy would learn of the decisions now. Sources are calibrated as a gateway does it: by what was judged twice.
 """
 
 from __future__ import annotations
@@ -17,13 +19,16 @@ import msgspec
 
 from gateway.access.link import Link
 from gateway.learning.blocks import unpacked
-from gateway.learning.labels import label
-from gateway.learning.logged import Asked, Record, recorded
+from gateway.learning.labels import FEEDBACK, METRIC, Label, Worth
+from gateway.learning.logged import Asked, Record, labelled, recorded
+from gateway.learning.scopes import scope_name
 from gateway.serving.choice import Decided
+from gateway.store import learning as store
 from gateway.store.history import Stretch
 from gateway.store.learning import Outcome
 from gateway.store.urls import Location
 from policies.offpolicy.log import LogError, Option, Row
+from policies.signals.calibration import Calibration, Pair, calibrations
 
 _DAY_S: Final = 86_400.0
 _WITHIN_S: Final = 60.0
@@ -38,16 +43,18 @@ class Reading(NamedTuple):
     left_out: dict[str, int]
 
 
-def read_folder(folder: Path) -> Record:
-    """`decisions.jsonl` and `outcomes.jsonl` of an export. Raises LogError; OSError where one cannot be read."""
-    return _record(_lines(folder / "decisions.jsonl"), _lines(folder / "outcomes.jsonl"))
+def read_folder(folder: Path, believed: Mapping[str, Calibration]) -> Record:
+    """`decisions.jsonl` and `outcomes.jsonl` of an export. believed: what sources' words are worth before anything is known. Raises
+    LogError; OSError where one cannot be read."""
+    return _record(_lines(folder / "decisions.jsonl"), _lines(folder / "outcomes.jsonl"), believed)
 
 
-async def read_database(location: Location, model: str, days: float, last: int = MOST) -> Record:
-    """Of a virtual model: the newest decisions of the last days, no more than so many. Raises StoreError."""
+async def read_database(location: Location, model: str, days: float, believed: Mapping[str, Calibration], last: int = MOST) -> Record:
+    """Of a virtual model: the newest decisions of the last days, no more than so many. believed: as of read_folder. Raises StoreError."""
     link = Link(location, _WITHIN_S, "trilemma-replay")
     try:
-        return await recorded(link.read, Asked(Stretch(model, since=time.time() - days * _DAY_S), last))
+        known = calibrations(await link.read(store.judged_twice), believed)
+        return await recorded(link.read, Asked(Stretch(model, since=time.time() - days * _DAY_S), last), known)
     finally:
         await link.close()
 
@@ -64,18 +71,17 @@ def rows_of(record: Record, model: str, by_unit: Collection[str] = ()) -> Readin
         elif each["outcome"] != "ok":
             left_out["failed, cut or cancelled"] += 1
         else:
-            rows.append(_row(each, record.outcomes.get(each["id"], ()), each["policy"] in by_unit))
+            rows.append(_row(each, record.labels.get(each["id"]), each["policy"] in by_unit))
     return Reading(rows, dict(left_out))
 
 
-def _row(each: Mapping[str, Any], outcomes: Iterable[Outcome], by_unit: bool) -> Row:
+def _row(each: Mapping[str, Any], said: Label | None, by_unit: bool) -> Row:
     try:
         decided = msgspec.json.decode(each["decided"], type=Decided)
         features = each["features"]
         blocks = unpacked(base64.b64decode(features) if isinstance(features, str) else features, each["feature_version"])
     except ValueError as error:
         raise LogError(f"the decision `{each['id']}`: {error}") from None
-    said = label(tuple(outcomes))
     return Row(
         id=each["id"],
         plan=each["plan"],
@@ -97,11 +103,21 @@ def _row(each: Mapping[str, Any], outcomes: Iterable[Outcome], by_unit: bool) ->
     )
 
 
-def _record(decisions: Iterable[Mapping[str, Any]], outcomes: Iterable[Mapping[str, Any]]) -> Record:
+def _record(decisions: list[Mapping[str, Any]], outcomes: Iterable[Mapping[str, Any]], believed: Mapping[str, Calibration]) -> Record:
     said: dict[str, list[Outcome]] = defaultdict(list)
     for each in outcomes:
         said[each["decision_id"]].append(Outcome(each["metric"], each["source"], each["value"], each["labelling_probability"]))
-    return Record(list(decisions), said)
+    plans: dict[tuple[str, str], set[str]] = defaultdict(set)
+    pairs: dict[str, list[Pair]] = defaultdict(list)
+    for row in decisions:
+        words = {each.source: each.value for each in said.get(row["id"], ()) if each.metric == METRIC}
+        for source, value in words.items():
+            if row["plan"] is not None:
+                plans[scope_name(row["requested_model"], row["policy"]), source].add(row["plan"])
+            if source != FEEDBACK and FEEDBACK in words:
+                pairs[source].append((value, words[FEEDBACK]))
+    worth = Worth(calibrations(pairs, believed), lambda scope, source: plans.get((scope, source), ()))
+    return Record(decisions, labelled(decisions, said, worth))
 
 
 def _lines(file: Path) -> list[Mapping[str, Any]]:

@@ -100,11 +100,11 @@ def _logged(args: argparse.Namespace, subject: Subject) -> tuple[Logged, dict[st
     if args.log is not None and not args.log.is_dir():
         return read_log(args.log, names), {}
     if args.log is not None:
-        record = read_folder(args.log)
+        record = read_folder(args.log, subject.believed)
     elif subject.location is None:
         raise Failed("there is no database: `storage.url` is empty; name a log with --log", 2)
     else:
-        record = asyncio.run(read_database(subject.location, subject.model, args.days, args.last))
+        record = asyncio.run(read_database(subject.location, subject.model, args.days, subject.believed, args.last))
     reading = rows_of(record, subject.model, subject.by_unit)
     return logged(reading.rows, names), reading.left_out
 

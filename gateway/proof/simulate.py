@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gateway.config.plans import policy_specs
+from gateway.engines.embeddings import Unanswered
 from gateway.proof.failing import Failed, finite, run
-from gateway.proof.policies import built, specs_of
+from gateway.proof.policies import built, loaded
 from gateway.proof.tables import number, small, table
 from policies.offpolicy.matrix import Matrix, MatrixError, read_matrix
 from policies.offpolicy.simulate import Run, Setting, category_means, matrix_blocks, regrets, simulate
@@ -71,7 +73,10 @@ def _work(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     _check(args, matrix)
     plans = tuple(Plan(name, name) for name in matrix.plans)
     policy = _policy(args, plans)
-    blocks = matrix_blocks(matrix, policy.algorithm.encoders)
+    try:
+        blocks = matrix_blocks(matrix, policy.algorithm.encoders)
+    except (Unanswered, TimeoutError) as error:
+        raise Failed(str(error)) from None
     swap = None if args.swap is None else _pair(args.swap, matrix.plans)
     prices = Prices(args.price_cost, args.price_latency)
     runs = []
@@ -102,7 +107,8 @@ def _policy(args: argparse.Namespace, plans: Sequence[Plan]) -> Policy:
     if baseline not in [plan.name for plan in plans]:
         raise Failed(f"--baseline: the matrix has no column `{baseline}`", 2)
     if args.policy is not None:
-        return built(args.policy, specs_of(args.config), plans, baseline)
+        config = loaded(args.config)
+        return built(args.policy, policy_specs(config), plans, baseline, config.embeddings)
     if not isinstance(args.params, dict) or not isinstance(args.wrappers, list):
         raise Failed("--params must be a JSON object, --wrappers an array of objects", 2)
     return built(args.type, {args.type: Spec(args.type, args.params, args.floor, 0, args.wrappers)}, plans, baseline)

@@ -12,6 +12,7 @@ from gateway.config.schema import Backend as Spec
 from gateway.config.schema import Config, Hedge, Model, OwnTimeouts, Preference, Price, Queue, Timeouts, Worth
 from gateway.config.schema import VirtualModel as Virtual
 from gateway.engines.base import ModelInfo
+from gateway.engines.embeddings import endpoint, endpoints
 from gateway.pool.backend import Backend, backend
 from gateway.pool.discovery.discovery import replica
 from gateway.pool.discovery.endpoint import Endpoint
@@ -151,7 +152,7 @@ def build(
     managed_url: where a managed backend listens. found: the replicas of a discovered one. before: the state until now; a backend, a queue
     or a set of replicas that is the same goes on, with its counts. Raises ValueError for a policy that cannot be built.
     """
-    encoders = Encoders() if before is None else before.encoders
+    encoders = _encoders(config, before)
     backends: dict[str, Backend] = {}
     for name, spec in config.backends.items():
         for fresh in _replicas(name, spec, managed_url, found):
@@ -170,6 +171,19 @@ def build(
         names[name] = _virtual(config, name, spec_v, real, encoders)
     stored = before.stored if before is not None else ()
     return State(config, config_hash, principals(config.keys, names, config.limits, stored), names, backends, stored, encoders)
+
+
+def _encoders(config: Config, before: State | None) -> Encoders:
+    """Those of the state before, with what they remember, but for endpoints whose settings changed."""
+    if before is None:
+        return Encoders(endpoints(config.embeddings))
+    was = before.config.embeddings
+    if config.embeddings == was:
+        return before.encoders
+    known = before.encoders.endpoints
+    return before.encoders.over(
+        {name: known[name] if was.get(name) == spec else endpoint(name, spec) for name, spec in config.embeddings.items()}
+    )
 
 
 def _virtual(config: Config, name: str, spec: Virtual, real: Mapping[str, RealModel], encoder: Encoders) -> VirtualModel:

@@ -99,6 +99,11 @@ def _unlearn(connection: Connection, ids: Sequence[str]) -> None:
     ]
     if back:
         connection.execute(sa.insert(tables.to_retract), back)
+    states = tables.policy_states
+    # What was forgotten since is not in the newest version, but in older ones.
+    for policy in {policy for (_, policy, _), row in current.items() if row.quality is None}:
+        newest = sa.select(sa.func.max(states.c.version)).where(states.c.policy == policy).scalar_subquery()
+        _deleted(connection, states, states.c.policy == policy, states.c.version < newest)
     for table in (tables.learned, tables.to_learn):
         _deleted(connection, table, table.c.decision_id.in_(ids))
 

@@ -194,20 +194,34 @@ def put_learned(session: Session, policy: str, version: int, rows: Sequence[Taug
         session.run(f"INSERT INTO learned ({columns}) VALUES {values}", *(value for row in flat for value in row))  # noqa: S608
 
 
-def has_learned(session: Session, policy: str) -> bool:
-    """Whether anything is noted of the policy."""
-    return bool(session.rows("SELECT 1 FROM learned WHERE policy = ? LIMIT 1", policy))
+def last_noted(session: Session, policy: str) -> int:
+    """The last version of which it is noted what came into it; 0: nothing is noted of the policy."""
+    ((version,),) = session.rows("SELECT COALESCE(MAX(version), 0) FROM learned WHERE policy = ?", policy)
+    return int(version)
 
 
-def forget_learned(session: Session, policy: str) -> None:
-    """Takes out all that is noted of the policy."""
-    session.run("DELETE FROM learned WHERE policy = ?", policy)
+def forget_before(session: Session, policy: str, version: int) -> None:
+    """Notes, as of this version, that nothing else is known than what is noted of it already. What was noted before stays, so that
+    versions from then can be made again."""
+    session.run(
+        "INSERT INTO learned (decision_id, policy, metric, version, n, quality, weight, before, weight_before) "
+        "SELECT l.decision_id, l.policy, l.metric, ?, 0, NULL, l.weight, l.quality, l.weight FROM learned l "
+        "WHERE l.policy = ? AND l.version < ? AND l.quality IS NOT NULL AND NOT EXISTS (SELECT 1 FROM learned m "
+        "WHERE m.decision_id = l.decision_id AND m.policy = l.policy AND m.metric = l.metric AND m.version > l.version)",
+        version,
+        policy,
+        version,
+    )
 
 
 def log(session: Session, policy: str, version: int) -> list[tuple[Taught, Facts | None]]:
-    """What came into this version, in order; without facts: the decision is not there any more."""
-    sql = "SELECT decision_id, metric, quality, weight, before, weight_before FROM learned WHERE policy = ? AND version = ? ORDER BY n"
-    rows = [Taught(*row) for row in session.rows(sql, policy, version)]
+    """What came into this version, in order; empty: not all of that is noted any more. Without facts: the decision is not there any
+    more."""
+    sql = "SELECT n, decision_id, metric, quality, weight, before, weight_before FROM learned WHERE policy = ? AND version = ? ORDER BY n"
+    found = session.rows(sql, policy, version)
+    if any(row[0] != n for n, row in enumerate(found)):
+        return []  # the oldest decisions' notes go first
+    rows = [Taught(*row[1:]) for row in found]
     known = facts(session, sorted({row.decision_id for row in rows}))
     return [(row, known.get(row.decision_id)) for row in rows]
 

@@ -59,7 +59,8 @@ class Redactor:
 
 def secrets_of(config: Config) -> list[str]:
     """All that a configuration keeps to itself."""
-    found = [backend.key.get_secret_value() for backend in config.backends.values() if backend.key is not None]
+    keys = [*(each.key for each in config.backends.values()), *(each.key for each in config.embeddings.values())]
+    found = [key.get_secret_value() for key in keys if key is not None]
     if config.server.secret is not None:
         found.append(config.server.secret.get_secret_value())
     if (verifier := config.learning.verifier) is not None and verifier.key is not None:

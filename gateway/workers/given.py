@@ -42,7 +42,9 @@ def given(loaded: Loaded, place: Place) -> Given:
         for name, each in config.backends.items()
     }
     models = {name: _model(each, place.worker, place.of) for name, each in config.models.items()}
-    parts = {"server": server, "backends": backends, "models": models, "storage": first.storage, "learning": _learning(config.learning)}
+    embeddings = {name: each.model_copy(update={"key_file": None}) for name, each in config.embeddings.items()}
+    parts = {"server": server, "backends": backends, "models": models, "embeddings": embeddings}
+    parts |= {"storage": first.storage, "learning": _learning(config.learning)}
     config = config.model_copy(update=parts)
     text = orjson.dumps(config.model_dump(exclude_unset=True), default=_plain).decode()
     return Given(text, loaded.hash, loaded.source, loaded.text)

@@ -9,6 +9,7 @@ from gateway.config.load import parse
 from gateway.store.urls import FORMS
 from policies.registry import Spec
 from policies.values.plan import Plan
+from tests.support.vectors import Vectors
 
 BACKENDS = """\
 version: 1
@@ -356,9 +357,35 @@ def test_postgresql_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-# --- learning
+# --- embeddings
 
 UNSENDABLE = "the key cannot be sent in a header: it holds spaces, line ends or letters beyond ASCII"
+
+
+@pytest.mark.parametrize(
+    ("of_auto", "of_the_endpoint", "messages"),
+    [
+        ("endpoint:emb", "", []),
+        (
+            "endpoint:enb",
+            "",
+            ["policies.p: for virtual model `auto`: the encoder `endpoint:enb`: there is no endpoint `enb`; there are: emb"],
+        ),
+        ("endpoint:emb", ", key: 'a b'", [f"embeddings.emb.key: {UNSENDABLE}"]),
+    ],
+)
+def test_endpoints_are_named_and_not_called(of_auto: str, of_the_endpoint: str, messages: list[str]) -> None:
+    with Vectors({}) as server:
+        text = f"""
+policies: {{p: {{type: linucb, params: {{features: ["{of_auto}"]}}}}}}
+embeddings: {{emb: {{url: "{server.url}", model: m, dimensions: 2{of_the_endpoint}}}}}
+virtual_models: {{auto: {{policy: p, plans: {{a: {{model: large}}, b: {{model: small}}}}}}}}
+"""
+        assert found(text) == messages
+    assert server.connections == 0
+
+
+# --- learning
 
 
 @pytest.mark.parametrize(

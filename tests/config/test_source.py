@@ -11,6 +11,7 @@ from gateway.config.tree import Entries, Mark, compose
 
 SECRET = "s3cr3t-0123456789"
 ENV = {"NAME": "from-the-environment", "URL": "postgresql://u:from-the-environment@h/d", "PW": "from-the-environment"}
+EMBEDDINGS = "embeddings: {{e: {{url: http://e, model: m, dimensions: 2, key: {}}}}}"
 HEAD = "version: 1\nkeys: [{name: a, sha256: " + "ab" * 32 + "}]\n"
 
 
@@ -40,6 +41,8 @@ def with_args(written: str) -> str:
         (with_key(f"Bearer-${{NAME}}-{SECRET}"), with_key('"***"')),
         (with_key("ä") + "  # näher", with_key('"***"') + "  # näher"),
         (f"server: {{secret: {SECRET}}}", 'server: {secret: "***"}'),
+        (EMBEDDINGS.format(SECRET), EMBEDDINGS.format('"***"')),
+        (f"learning: {{verifier: {{url: 'http://v', key: {SECRET}}}}}", "learning: {verifier: {url: 'http://v', key: \"***\"}}"),
         (f"storage: {{url: 'postgresql://u:{SECRET}@h/d'}}", 'storage: {url: "postgresql://u:***@h/d"}'),
         (f"storage: {{url: 'postgresql://u:${{PW:-a/b:{SECRET}}}@h/d'}}", 'storage: {url: "postgresql://u:***@h/d"}'),
         (f"storage: {{url: 'postgresql://${{NAME:-u}}:{SECRET}@h/d'}}", 'storage: {url: "postgresql://${NAME:-u}:***@h/d"}'),

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from gateway.cli import main
-from policies.encoders import encoder
+from gateway.config.load import load
+from gateway.engines.embeddings import endpoints
+from policies.encoders import Encoders, encoder
 from policies.values.prompt import Prompt, Turn
 from tests.support import embeddings
+from tests.support.vectors import Vectors
 
 
 def prompt(text: str) -> Prompt:
@@ -51,6 +54,28 @@ def test_topics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cold, warm = made.encode(prompt("orange and red"))
     assert warm > 0.8
     assert cold + warm == pytest.approx(1.0)
+
+
+def test_topics_of_an_endpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    labels, out, config = tmp_path / "labels.csv", tmp_path / "topics.safetensors", tmp_path / "trilemma.yaml"
+    labels.write_text("label,text\n" + "warm,red\ncold,blue\n" * 5)
+    with Vectors({"red": [1.0, 0.1], "blue": [0.1, 1.0]}) as server:
+        backends = 'version: 1\nbackends: {one: {url: "http://127.0.0.1:9", models: {m: m}}}\n'
+        config.write_text(f"{backends}embeddings: {{emb: {{url: '{server.url}', model: mini, dimensions: 2}}}}\n")
+        asked = ["fit", "topics", "--labels", str(labels), "--encoder", "endpoint:emb", "--out", str(out)]
+
+        assert main(asked) == 1
+        assert "there is no endpoint `emb`" in capsys.readouterr().err
+        assert main([*asked, "--config", str(config), "--l2", "1"]) == 0
+        assert "10 texts, 2 topics: 100.0% right" in capsys.readouterr().out
+
+        made = Encoders(endpoints(load(config).config.embeddings))(f"topics:{out}")
+        cold, warm = made.encode(prompt("red"))
+        assert warm > cold
+
+        server.status = 500
+        assert main([*asked, "--config", str(config)]) == 1
+        assert "the embeddings endpoint `emb`: status 500" in capsys.readouterr().err
 
 
 COLOURS = ("red", "orange", "blue", "green")

@@ -338,7 +338,7 @@ async def test_one_evaluation_at_a_time_and_for_so_long(even: Own, monkeypatch: 
 async def test_what_takes_too_long_is_ended(even: Own, monkeypatch: pytest.MonkeyPatch) -> None:
     await even.shop.post(CHAT, json=question(model="auto"))
     await until_kept(even, 1, "decisions")
-    monkeypatch.setattr("gateway.http.admin.policy_worth.evaluator_of", lambda _request: Evaluator(within_s=0.0))
+    monkeypatch.setattr("gateway.http.admin.policy_worth.evaluator_of", lambda _request: Evaluator(dict, within_s=0.0))
     assert (await even.post("/best/evaluate", {}, 504))["error"]["code"] == "gateway_deadline"
 
 

@@ -155,6 +155,40 @@ async def test_what_was_decided_while_frozen_and_after_a_rollback_is_made_again(
         assert (status, found["same_configuration"]) == (0, True)
 
 
+@pytest.mark.parametrize("kept", [True, False])
+async def test_what_was_decided_before_a_plan_came_is_made_again(
+    mock: MockBackend, place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    """With the file as it was then, or with the new one where the database has the text of the old one: no secret stood in it."""
+    monkeypatch.setenv("SOME_SECRET", "keyed-by-this")
+    config = config_of(mock, place.url, POLICIES["thompson"])
+    config["server"] |= {"secret": "${SOME_SECRET}" if kept else "keyed-by-this"}
+    async with running(config, tmp_path / "before") as run, run.client("sk-shop") as client:
+        ids = await taught(run, client, 250, folded=True)
+    before = run.file
+    config["virtual_models"]["auto"]["plans"] = PLANS | {"third": {"model": "other"}}
+    async with running(config, tmp_path / "after") as run, run.client("sk-ops") as ops:
+        learner = run.app.learner
+        assert learner is not None
+        await until(lambda: "other plans" in (learner.snapshots["auto/learn"].note or ""), "it is taken over", 20)
+        anew = await ops.post("/admin/policies/learn/rebuild")
+        assert anew.status_code == 200 and anew.json()["observations"] == 250
+        refused = await ops.post("/admin/policies/learn/rollback", json={"version": 2})
+        assert refused.status_code == 409 and "it is of other plans" in refused.json()["error"]["message"]
+    numbers = {row["id"]: row["snapshot"] for row in place.rows("decisions")}
+    missing = set(numbers.values()) - {row["version"] for row in place.rows("policy_states")} - {0}
+    chosen = [ids[0], ids[-1], next(id_ for id_ in ids if numbers[id_] in missing)]
+    for id_ in chosen:
+        status, found = await asyncio.to_thread(told, capsys, before, id_)
+        assert (status, found["exact"], found["snapshot"], found["same_configuration"]) == (0, True, numbers[id_], True)
+        status, found = await asyncio.to_thread(told, capsys, run.file, id_)
+        if kept or numbers[id_] == 0:  # of nothing the new configuration makes the same
+            assert (status, found["exact"], found["same_configuration"]) == (0, True, numbers[id_] > 0)
+        else:
+            why = f"it cannot be made again: version {numbers[id_]} of what it had learnt: it is of other plans; it was made under another"
+            assert status == 1 and found["error"].startswith(why), found
+
+
 async def test_people_read_a_table(mock: MockBackend, place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with running(config_of(mock, place.url, POLICIES["thompson"]), tmp_path) as run, run.client("sk-shop") as client:
         ids = await taught(run, client, 20, folded=True)

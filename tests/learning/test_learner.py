@@ -19,6 +19,8 @@ import pytest
 from gateway.learning.learner import Learner, Snapshots
 from gateway.learning.scopes import Scope
 from gateway.learning.snapshots import Version
+from gateway.store.database import Database
+from gateway.store.erasure import erase
 from gateway.store.urls import SqliteUrl
 from gateway.store.writer import Item
 from policies.routing.fixed import Fixed
@@ -263,7 +265,8 @@ async def test_a_plan_that_is_gone(place: Place) -> None:
         await look(learner)
         assert sums(learner.snapshots[NAME])[:2] == ([1.0], [0.5])
         assert learner.skipped == {"unknown_plan": 1}
-        assert [row["decision_id"] for row in place.rows("learned")] == [id_of(2)]
+        known = [row for row in place.rows("learned") if row["version"] == learner.snapshots[NAME].version]
+        assert {row["decision_id"]: row["quality"] for row in known} == {id_of(1): None, id_of(2): 0.5}
 
 
 async def test_other_features(place: Place, caplog: pytest.LogCaptureFixture) -> None:
@@ -351,8 +354,10 @@ async def test_what_cannot_be_made_again_is_told(place: Place) -> None:
             await learner.step()
         place.execute(f"DELETE FROM decisions WHERE id = '{id_of(2)}'")
         assert (await learner.recomputed(NAME, 2)).version == 2
-        with pytest.raises(LookupError, match=r"version 3 .* decisions are gone"):
+        with pytest.raises(ValueError, match=r"decisions that version 3 of .* are gone"):
             await learner.recomputed(NAME, 3)
+        with pytest.raises(LookupError, match="no version 25 yet"):
+            await learner.recomputed(NAME, 25)
         place.execute("DELETE FROM policy_states WHERE version < 10")
         with pytest.raises(LookupError, match="as old as 2"):
             await learner.recomputed(NAME, 2)
@@ -374,7 +379,7 @@ async def test_a_state_is_made_anew_when_asked(place: Place) -> None:
             assert np.allclose(found, wanted, rtol=0, atol=1e-9)
         await look(learner, other)
         assert the_same(other.snapshots[NAME], made)
-        assert {row["version"] for row in place.rows("learned")} == {made.version}
+        assert len([row for row in place.rows("learned") if row["version"] == made.version]) == 20
         fill(place, said(0, 1.0, "last", 9))
         await look(learner)
         assert sum(sums(learner.snapshots[NAME])[0]) == 20
@@ -389,6 +394,93 @@ async def test_the_newest_are_remembered_when_there_are_too_many(place: Place, m
         fill(place, said(0, 0.5, "again", 9))
         await look(learner)
         assert sums(learner.snapshots[NAME])[:2] == ([4.0, 0.0], [3.5, 0.0]), "what was forgotten is new when somebody speaks of it"
+
+
+async def test_who_is_erased_after_having_been_forgotten_is_in_no_version_any_more(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.learning.rebuilding.MOST", 3)
+    async with process(place) as learner:
+        fill(place, decided(0, session="s"), said(0, 1.0), *(each for n in range(1, 5) for each in (decided(n), said(n, 1.0))))
+        await look(learner)
+        made = await learner.rebuild(NAME)
+        assert [row["version"] for row in place.rows("policy_states")] == [made.version - 1, made.version]
+        database = Database(place.location)
+        await erase(database, session="s", pause_s=0)
+        await database.close()
+        assert [row["version"] for row in place.rows("policy_states")] == [made.version]
+        assert place.rows("to_retract") == [], "there is nothing to take back"
+        await look(learner)
+        assert sums(learner.snapshots[NAME]) == sums(made)
+
+
+async def test_versions_from_before_it_was_made_anew_are_not_lost(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They can be made again and gone back to, with what was forgotten since."""
+    monkeypatch.setattr("gateway.learning.rebuilding.MOST", 10)
+    seen: dict[int, Version] = {}
+    async with process(place) as learner:
+        for batch in batches(words(60, 3), 5):
+            fill(place, *batch)
+            place.execute("UPDATE to_learn SET due = 0")
+            await look(learner)
+            seen[learner.snapshots[NAME].version] = learner.snapshots[NAME]
+        newest = learner.snapshots[NAME]
+        assert sum(sums(newest)[0]) == 60
+        for _ in range(2):
+            assert sum(sums(await learner.rebuild(NAME))[0]) == 10
+        for number, version in seen.items():
+            assert the_same(await learner.recomputed(NAME, number), version), number
+        middle, last = sorted(seen)[3], newest.version
+        assert middle not in {row["version"] for row in place.rows("policy_states")}
+        for to in (middle, last):
+            back = await learner.roll_back(NAME, to)
+            assert the_same(back, seen[to]) and (back.observations, back.note) == (seen[to].observations, f"back to version {to}")
+        fill(place, said(3, 1.0, "new", 9))
+        await look(learner)
+        assert sum(sums(learner.snapshots[NAME])[0]) == 60, "a correction of what is known again"
+
+
+async def test_versions_of_other_plans_are_there_for_who_has_these(place: Place) -> None:
+    seen: dict[int, Version] = {}
+    async with process(place) as learner:
+        for n in range(24):
+            fill(place, decided(n), said(n, 1.0))
+            await learner.step()
+            seen[learner.snapshots[NAME].version] = learner.snapshots[NAME]
+        learner.configure([scope((*PLANS, "third"))])
+        await look(learner)
+        assert (learner.snapshots[NAME].version, learner.snapshots[NAME].observations) == (25, 24)
+        with pytest.raises(ValueError, match="other plans"):
+            await learner.recomputed(NAME, 3)
+        with pytest.raises(ValueError, match="other plans"):
+            await learner.roll_back(NAME, 3)
+        learner.configure([scope()])
+        await look(learner)
+        for number, version in seen.items():
+            assert the_same(await learner.recomputed(NAME, number), version), number
+        assert the_same(await learner.roll_back(NAME, 3), seen[3])
+
+
+async def test_what_is_noted_in_part_makes_no_version(place: Place) -> None:
+    """What belongs to the oldest decisions goes first."""
+    async with process(place) as learner:
+        for n in range(0, 48, 2):
+            fill(place, decided(n), said(n, 1.0), decided(n + 1), said(n + 1, 0.5))
+            await learner.step()
+        place.execute(f"DELETE FROM learned WHERE decision_id = '{id_of(4)}'")
+        with pytest.raises(ValueError, match=r"decisions that version 3 of .* are gone"):
+            await learner.recomputed(NAME, 3)
+
+
+async def test_no_number_is_used_twice(place: Place) -> None:
+    """A version that is gone is not another one with its number, and what it knew is not lost."""
+    async with process(place) as learner:
+        for n in range(3):
+            fill(place, decided(n), said(n, 1.0))
+            await learner.step()
+    place.execute("DELETE FROM policy_states")
+    async with process(place) as learner:
+        await look(learner)
+        assert (learner.snapshots[NAME].version, learner.snapshots[NAME].observations) == (4, 3)
+        assert (await learner.rebuild(NAME)).version == 5
 
 
 async def test_the_log_says_what_is_wrong(place: Place, caplog: pytest.LogCaptureFixture) -> None:

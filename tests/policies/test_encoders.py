@@ -43,7 +43,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(name: str, folder: Path) -> Encoder:
     """A new encoder that remembers nothing yet."""
     written = {"minilm": f"minilm:{folder / 'minilm'}", "topics": f"topics:{folder / 'topics.safetensors'}", "endpoint": "endpoint:lengths"}
-    return Encoders({"lengths": Endpoint("lengths-1", 2, lambda text: (float(len(text)), 1.0))})(written.get(name, name))
+    lengths = Endpoint("lengths-1", 2, lambda texts: [(float(len(text)), 1.0) for text in texts])
+    return Encoders({"lengths": lengths})(written.get(name, name))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -100,6 +101,30 @@ def test_each_is_made_once_and_shares_what_it_stands_on(folder: Path) -> None:
     names = {encoders(name).name for name in ("shape", "hashed", "static", f"topics:{folder / 'topics.safetensors'}")}
     assert len(names) == 4
     assert {"shape-1", "hashed-1", "static-1"} < names
+
+
+def test_only_what_stands_on_a_changed_endpoint_is_made_anew(folder: Path) -> None:
+    def endpoint(name: str) -> Endpoint:
+        return Endpoint(name, 64, lambda texts: [[1.0] * 64 for _ in texts])
+
+    one, two, other = endpoint("one-1"), endpoint("two-1"), endpoint("two-2")
+    rng = np.random.default_rng(0)
+    for base in ("one", "two"):
+        save(Topics(("a", "b"), Softmax(rng.normal(size=(64, 2)), np.zeros(2))), f"{base}-1", f"endpoint:{base}", folder / f"{base}.topics")
+    names = ["shape", "endpoint:one", f"topics:{folder / 'one.topics'}", "endpoint:two"]
+    before = Encoders({"one": one, "two": two})
+    made = [before(name) for name in names]
+    above = before(f"topics:{folder / 'two.topics'}")
+
+    after = before.over({"one": one, "two": other})
+
+    assert [after(name) is encoder for name, encoder in zip(names, made, strict=True)] == [True, True, True, False]
+    assert after("endpoint:two").name == "two-2"
+    with pytest.raises(ValueError, match="was fitted on the features two-1, and these are two-2"):
+        after(f"topics:{folder / 'two.topics'}")
+    assert before("endpoint:two") is made[3] and before(f"topics:{folder / 'two.topics'}") is above  # requests that run still have it
+    with pytest.raises(ValueError, match="there is no endpoint `two`; there are: one"):
+        after.over({"one": one})("endpoint:two")
 
 
 @pytest.mark.parametrize(

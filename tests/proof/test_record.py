@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from gateway.serving.choice import Decided, Weighed
 from gateway.store.columns import first_id
 from gateway.store.urls import located
 from policies.offpolicy.log import LogError, Row
+from policies.signals.calibration import BELIEVED, Calibration
 from policies.values.situation import Prices
 from tests.store.making import decision, fill, item
 from tests.support.stored import Place
@@ -75,7 +76,8 @@ def filled(place: Place, ids: Sequence[str]) -> Place:
         said(ids[0], "judge", 0.1, 0.5, metric="style"),
         one(ids[1], session=None, decided=decided(explore=False), first_turn=False, cost_usd=None),
         one(ids[2], decided=decided(fallback="features_late"), features=None, feature_version=None),
-        one(ids[3], outcome="backend_error"),
+        one(ids[3], outcome="backend_error", plan="small"),
+        said(ids[3], "judge", 0.0, 0.2),
         one(ids[4], plan=None, decided=None),
         one(ids[5], requested_model="other"),
         one(ids[6], policy="split", tenant="lab"),
@@ -106,10 +108,10 @@ def by_id(reading: Reading) -> dict[str, Row]:
     return {row.id: row for row in reading.rows}
 
 
-def of_database(place: Place) -> Record:
+def of_database(place: Place, believed: Mapping[str, Calibration] = BELIEVED) -> Record:
     location = located(place.url)
     assert location is not None
-    return asyncio.run(read_database(location, "auto", 1.0))
+    return asyncio.run(read_database(location, "auto", 1.0, believed))
 
 
 def test_rows_are_what_was_decided_and_what_was_said_of_it(filled: Place, ids: Sequence[str]) -> None:
@@ -139,7 +141,7 @@ def test_rows_are_what_was_decided_and_what_was_said_of_it(filled: Place, ids: S
 def test_an_export_says_the_same(filled: Place, config: Path, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     assert cli.main(["export", "--config", str(config), "--out", str(folder), "--format", "jsonl", "--json"]) == 0
-    exported, stored = rows_of(read_folder(folder), "auto"), rows_of(of_database(filled), "auto")
+    exported, stored = rows_of(read_folder(folder, BELIEVED), "auto"), rows_of(of_database(filled), "auto")
     assert by_id(exported) == by_id(stored) and exported.left_out == stored.left_out
 
 
@@ -161,6 +163,64 @@ def test_the_command_reads_the_database(place: Place, config: Path, capsys: pyte
     assert "the log is empty" in json.loads(capsys.readouterr().out)["error"]
 
 
+def with_schema(place: Place, believed: object, config: Path, judged: int = 0) -> None:
+    """40 decisions, every other one by the small plan; answers of the large one fit the schema, those of the other do not. As many as are
+    judged, callers judge otherwise: half of each are good."""
+    rows = []
+    for i in range(40 + judged):
+        id_ = f"{first_id(NOW - 100 + i)}{i:04}"
+        large = i % 2 == 0
+        rows.append(one(id_, plan="large" if large else "small", propensity=0.25 if large else 0.75, session=f"s{i}", unit=f"u{i}"))
+        rows.append(said(id_, "schema", float(large), 1.0))
+        if i >= 40:
+            rows.append(said(id_, "feedback", float(i % 4 < 2), 1.0))
+    fill(place, *rows)
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"learning": {"calibration": {"schema": believed}}}))
+
+
+def means(found: dict[str, Any]) -> dict[str, float]:
+    return {each["method"]: each["value"] for each in found["quality"]["target"]}
+
+
+def test_words_are_worth_what_the_configuration_says(
+    place: Place, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where one plan always serves, each answer is worth what the schema's yes or no is worth."""
+    with_schema(place, {"at_0": 0.15, "at_1": 0.35}, config)
+    folder = tmp_path / "out"
+    assert cli.main(["export", "--config", str(config), "--out", str(folder), "--format", "jsonl", "--json"]) == 0
+    capsys.readouterr()
+    for more in ([], ["--log", str(folder)]):
+        for policy, worth in (("candidate", 0.35), ("now", 0.15)):
+            assert main(["--config", str(config), "--policy", policy, "--json", *more]) == 0
+            assert means(json.loads(capsys.readouterr().out))["snips"] == pytest.approx(worth)
+
+
+def test_words_are_worth_what_was_found_out(place: Place, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """30 pairs at either end, half of them good, with what was believed like five more."""
+    believed = Calibration(0.15, 0.35)
+    with_schema(place, believed._asdict(), config, judged=60)
+    folder = tmp_path / "out"
+    assert cli.main(["export", "--config", str(config), "--out", str(folder), "--format", "jsonl", "--json"]) == 0
+    capsys.readouterr()
+    given = {"schema": believed}
+    for record in (of_database(place, given), read_folder(folder, given)):
+        rows = [row for row in rows_of(record, "auto").rows if row.quality not in (0.0, 1.0)]
+        assert len(rows) == 40
+        worth = {"large": (15 + 5 * 0.35) / 35, "small": (15 + 5 * 0.15) / 35}
+        assert [row.quality for row in rows] == [pytest.approx(worth[row.plan]) for row in rows]
+
+
+def test_who_speaks_of_one_plan_only_is_not_heard(place: Place, config: Path, tmp_path: Path) -> None:
+    ids = [f"{first_id(NOW - 100 + i)}{i}" for i in range(4)]
+    rows = [one(id_, plan="large" if i % 2 else "small") for i, id_ in enumerate(ids)]
+    fill(place, *rows, said(ids[1], "judge", 0.5, 1.0), said(ids[3], "judge", 0.5, 1.0), said(ids[3], "feedback", 0.75, 1.0))
+    folder = tmp_path / "out"
+    assert cli.main(["export", "--config", str(config), "--out", str(folder), "--format", "jsonl", "--json"]) == 0
+    for record in (of_database(place), read_folder(folder, BELIEVED)):
+        assert record.labels == {ids[3]: (0.75, 1.0)}
+
+
 def test_a_row_that_cannot_be_read_is_named(ids: Sequence[str]) -> None:
     row = dict.fromkeys(("plan", "decided", "features", "feature_version", "outcome", "policy"), None)
     broken = {**row, "id": "d9", "requested_model": "auto", "plan": "large", "outcome": "ok", "decided": "{"}
@@ -172,7 +232,7 @@ def test_a_damaged_export_is_said(tmp_path: Path) -> None:
     (tmp_path / "decisions.jsonl").write_text("{\n")
     (tmp_path / "outcomes.jsonl").write_text("")
     with pytest.raises(LogError, match=r"decisions\.jsonl"):
-        read_folder(tmp_path)
+        read_folder(tmp_path, BELIEVED)
 
 
 def test_without_a_database_a_log_must_be_named(config: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gateway.proof.simulate import main
+from tests.support.vectors import Vectors
 
 
 @pytest.fixture
@@ -110,3 +111,18 @@ def test_a_bad_matrix_is_said_in_json_too(tmp_path: Path, capsys: pytest.Capture
     assert main(["--matrix", str(file), "--type", "fixed", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["ok"] is False and "first line must be" in found["error"]
+
+
+def test_features_of_an_endpoint(matrix: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Vectors({}, other=[1.0, 0.0]) as server:
+        config = tmp_path / "trilemma.yaml"
+        backends = 'version: 1\nbackends:\n  one: {url: "http://127.0.0.1:9", models: {m: m}}\n'
+        emb = f"embeddings: {{emb: {{url: '{server.url}', model: mini, dimensions: 2}}}}\n"
+        config.write_text(f'{backends}{emb}policies: {{mine: {{type: linucb, params: {{features: ["endpoint:emb"]}}}}}}\n')
+        argv = ["--matrix", str(matrix), "--config", str(config), "--policy", "mine", "--orders", "1", "--requests", "20"]
+        assert told(argv, capsys)["requests"] == 20
+        assert sorted(text for body in server.asked for text in body["input"]) == sorted(f"prompt {i}" for i in range(400))
+
+        server.status = 500
+        assert main(argv) == 1
+        assert "the embeddings endpoint `emb`: status 500" in capsys.readouterr().err

@@ -294,7 +294,7 @@ def _cut_short(it: Served) -> int:
     return sum(call.outcome == "cancelled" for call in it.receipt.calls) if it.late else 0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(house=houses(), deadline=DEADLINES)
 def test_whatever_the_backends_do(house: House, deadline: float | None) -> None:
     async def main() -> None:
@@ -312,7 +312,7 @@ def test_whatever_the_backends_do(house: House, deadline: float | None) -> None:
     run(main())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(house=houses(), deadline=DEADLINES)
 def test_whatever_the_backends_do_with_hedging(house: House, deadline: float | None) -> None:
     async def main() -> None:
@@ -330,7 +330,7 @@ def test_whatever_the_backends_do_with_hedging(house: House, deadline: float | N
     run(main())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(house=houses(), hedge=st.booleans(), leaves_at=st.floats(0.0, 30.0))
 def test_whenever_the_caller_leaves_nothing_is_left(house: House, hedge: bool, leaves_at: float) -> None:
     async def main() -> None:

@@ -311,3 +311,30 @@ def test_no_backend_shows_its_key() -> None:
 
     assert built.backends["b"].authorization == b"Bearer k-b"
     assert "k-b" not in repr(built)
+
+
+def test_an_endpoint_is_made_anew_exactly_when_its_settings_change() -> None:
+    def reading(**changed: Any) -> Config:
+        endpoints = {name: {"url": "http://e", "model": "m", "dimensions": 2, "key": "k"} for name in ("one", "two")}
+        endpoints["two"] |= changed
+        policies = {"split": {"type": "linucb", "params": {"features": ["endpoint:one", "endpoint:two"]}}}
+        return config(policies=policies, embeddings=endpoints)
+
+    def encoders(built: State) -> list[Any]:
+        auto = built.names["auto"]
+        assert isinstance(auto, VirtualModel)
+        return list(auto.policy.algorithm.encoders)
+
+    first = state(reading())
+    one, two = encoders(first)
+    assert [one.name, two.name] == [each.name for each in encoders(state(reading()))]
+
+    assert encoders(state(reading(), first)) == [one, two]
+    for changed in ({"model": "n"}, {"url": "http://f"}, {"key": "l"}, {"timeout_s": 1.0}):
+        again = state(reading(**changed), first)
+        assert encoders(again)[0] is one
+        assert encoders(again)[1] is not two
+        assert (encoders(again)[1].name == two.name) is ("model" not in changed)
+    assert encoders(first) == [one, two]
+    with pytest.raises(ValueError, match="there is no endpoint `two`"):
+        state(reading().model_copy(update={"embeddings": {"one": first.config.embeddings["one"]}}), first)

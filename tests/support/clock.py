@@ -46,3 +46,13 @@ def timers() -> list[float]:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, ClockLoop)
     return loop.timers()
+
+
+class Clock:
+    """Seconds that a test moves by hand, for what asks a function for the time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now

@@ -96,10 +96,11 @@ backends:
   a: {url: "http://a", key: key-of-a, models: {a: a}}
   b: {url: "http://b", key_file: key, models: {b: b}}
   c: {url: "http://c", models: {c: c}}
+embeddings: {e: {url: "http://e", model: m, dimensions: 2, key: key-of-e}}
 storage: {url: "postgresql://me:p%40ss-word@db/x"}
 """
     )
-    assert set(secrets_of(load(tmp_path / "c.yaml", {}).config)) == {"key-of-a", "key-in-a-file", "the-secret", "p@ss-word"}
+    assert set(secrets_of(load(tmp_path / "c.yaml", {}).config)) == {"key-of-a", "key-of-e", "key-in-a-file", "the-secret", "p@ss-word"}
 
 
 def test_headers_for_the_collector() -> None:

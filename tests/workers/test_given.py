@@ -40,6 +40,7 @@ keys: [{name: k, sha256: "000000000000000000000000000000000000000000000000000000
         models: [m, "f*"], priority: batch, expires: "2031-01-01", tags: {team: x}, limits: {rpm: 5, tpm: 6, concurrency: 7}}]
 limits: {key: {rpm: 3}, tenants: {t: {tpm: 4}}, failed_keys_per_minute: 0}
 storage: {url: "postgresql://u:p%40ss@h/d", keep_days: 1.5, contents: {enabled: true, max_bytes: 5}}
+embeddings: {e: {url: "http://e", model: m, dimensions: 2, shorten: true, characters: 100, timeout_s: 1.5, key: k}}
 learning: {signals: [schema], calibration: {judge: {at_0: 0.1}}, verifier: {url: "http://v", key: k}, judge: {model: m, share: 0.1}}
 telemetry: {metrics: {public: true}, logs: {format: json, level: debug, access: true}}
 """
@@ -83,10 +84,13 @@ def test_secrets_of_files_arrive_without_their_files(tmp_path: Path) -> None:
     (tmp_path / "backend").write_text("sk-from-a-file\n")
     text = TEXT.replace('secret: "${SECRET}"', "secret_file: server, watch: true").replace("key: sk-backend", "key_file: backend")
     text += "learning: {verifier: {url: 'http://v', key_file: backend}}\n"
+    text += "embeddings: {e: {url: 'http://e', model: m, dimensions: 2, key_file: backend}}\n"
     before = parse(text, {}, folder=tmp_path)
     after = there_and_back(before, place(before))
     assert after.learning.verifier is not None and after.learning.verifier.key is not None
     assert (after.learning.verifier.key.get_secret_value(), after.learning.verifier.key_file) == ("sk-from-a-file", None)
+    assert after.embeddings["e"].key is not None
+    assert (after.embeddings["e"].key.get_secret_value(), after.embeddings["e"].key_file) == ("sk-from-a-file", None)
     assert after.server.secret is not None and after.server.secret.get_secret_value() == "from a file"
     assert after.backends["a"].key is not None and after.backends["a"].key.get_secret_value() == "sk-from-a-file"
     assert (after.server.secret_file, after.backends["a"].key_file) == (None, None)

@@ -279,7 +279,8 @@ async def curve(request: Request) -> JSONResponse:
     since, until = moment(query, "since"), moment(query, "until")
     route, policy = _meant(request, query)
     stretch = Stretch(route.name, policy.name, since, until)
-    record = await asked(recorded(learner_of(request).read, Asked(stretch, most(last), features=False)))
+    learner = learner_of(request)
+    record = await asked(recorded(learner.read, Asked(stretch, most(last), features=False), learner.calibrations))
     data = await asyncio.to_thread(statistics.curve, record, buckets)
     return JSONResponse({"object": "list", "virtual_model": route.name, "decisions": len(record.decisions), "data": data, "next": None})
 
@@ -312,7 +313,8 @@ async def newest_of(request: Request, scope: Scope) -> Version | None:
 
 
 async def restored(request: Request, scope: Scope, number: str) -> Version:
-    """A version. Raises ApiError 404 where it is not there and cannot be made again, 409 where it is of other plans or features."""
+    """A version. Raises ApiError 404 where there is none, or none that old any more; 409 where it is of other plans or features, or where
+    decisions that it was made from are gone."""
     if not (number.isascii() and number.isdigit() and 0 < len(number) < 10 and int(number) > 0):
         raise _unknown(number)
     try:

@@ -1,0 +1,323 @@
+"""The decoding suite: how many samples a request takes, and what stopping early costs; off line, on published counts and on simulations.
+
+What is measured stands in policies/bench/decoding.py; here it becomes figures, tables and files.
+
+    voting_*, equal_tokens_*   votes that stop early          verifier_*   an exact verifier
+    optscale_*                 a scorer
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from gateway.bench.blocks import MissingFigureError, Progress, evaluate
+from gateway.bench.ctools import BenchError
+from gateway.bench.curves import curves
+from gateway.bench.report import Bar, Report, commit, machine, versions
+from policies.bench import bootstrap, decoding, passes, samples, scoring
+from policies.bench.bootstrap import Interval
+from policies.bench.decoding import Passed, Sizes, Voted
+from policies.bench.passes import Counts
+from policies.bench.scoring import OURS, THEIRS, Scored
+from policies.bench.voting import DEFAULT
+
+_TOKENS: Final = {"mid": 0.42, "easy": 0.39, "weak": 0.58, "scattered": 0.68, "maths": 0.67}
+_CALLS: Final = {"humaneval": 0.27, "game24_cot": 0.56, "game24_direct": 0.65}
+BARS: Final[Mapping[str, Bar]] = {
+    **{f"voting_loss_{name}": Bar(most=0.25) for name in _TOKENS},
+    "voting_loss_mean": Bar(most=0.12),
+    **{f"voting_tokens_{name}": Bar(most=most) for name, most in _TOKENS.items()},
+    "voting_rounds_mean": Bar(most=4.0),
+    "voting_rounds_mid": Bar(most=3.0),
+    "equal_tokens_gain_mid": Bar(least=2.0),
+    "equal_tokens_gain_scattered": Bar(least=1.0),
+    **{f"verifier_calls_{name}": Bar(most=most) for name, most in _CALLS.items()},
+    **{
+        f"optscale_confidence_{target.name}": Bar(round(target.confidence - 0.01, 3), round(target.confidence + 0.09, 3))
+        for target in scoring.TARGETS
+    },
+    **{f"optscale_samples_{target.name}": Bar(most=0.35) for target in scoring.TARGETS},
+}
+"""Of the profiles, sets and families that come with the suite; none of them is meant for samples of the user's own."""
+
+OWN: Final = "own"
+EQUAL: Final = 3
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All that a run saw. where: the machine, before. data: input -> SHA-256. voted, passed, scored: what could be measured."""
+
+    sizes: Sizes
+    where: Mapping[str, Any]
+    voted: Sequence[Voted]
+    passed: Sequence[Passed]
+    scored: Mapping[str, Sequence[Scored]]
+    data: Mapping[str, str]
+    own: bool
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Files and folders, each may be None. samples: of one's own. raw, out: where CSVs and plots go."""
+
+    samples: Path | None = None
+    raw: Path | None = None
+    out: Path | None = None
+
+
+def run(quick: bool, progress: Progress, folders: Folders, sizes: Sizes | None = None) -> Report:
+    """Measure and report. Raises BenchError for samples that cannot be read."""
+    sizes = sizes or (decoding.QUICK if quick else Sizes())
+    measured = measure(sizes, progress) if folders.samples is None else measure_own(sizes, folders.samples)
+    if folders.raw is not None:
+        write_raw(measured, folders.raw)
+    if folders.out is not None:
+        write_plots(measured, folders.out)
+    return report(measured)
+
+
+def measure(sizes: Sizes, progress: Progress) -> Measured:
+    """Everything that comes with the suite."""
+    where = machine()
+    found = decoding.voted(sizes, progress)
+    scored = decoding.scored(sizes, progress)
+    return Measured(sizes, where, found, decoding.published(), scored, {passes.FILE.name: passes.digest()}, own=False)
+
+
+def measure_own(sizes: Sizes, file: Path) -> Measured:
+    """The same rules on samples of the user's own. Raises BenchError."""
+    where = machine()
+    try:
+        given = samples.read(file).answers
+    except (OSError, samples.SamplesError) as error:
+        raise BenchError(str(error)) from None
+    counts = Counts(given.sizes, given.right.sum(axis=1))
+    found = [decoding.own(OWN, given, sizes)] if (given.keys >= 0).any() else []
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    return Measured(sizes, where, found, [decoding.own_passed(OWN, counts)], {}, {file.name: digest}, own=True)
+
+
+def report(measured: Measured) -> Report:
+    """As JSON and tables."""
+    figures, reasons = figures_of(measured)
+    shown = tables_of(measured)
+    return Report(
+        suite="decoding",
+        commit=commit(),
+        seeds=sorted({*measured.sizes.seeds, *measured.sizes.score_seeds}),
+        data=dict(measured.data),
+        figures=figures,
+        tables={
+            "bars": {} if measured.own else BARS,
+            "reasons": reasons,
+            **shown,
+            "shown": list(shown),
+            "notes": notes_of(measured),
+            "sizes": measured.sizes,
+            "machine": measured.where,
+            "versions": versions(("numpy",)),
+        },
+    )
+
+
+def figures_of(measured: Measured) -> tuple[dict[str, float | None], dict[str, str]]:
+    """The figures by their public names, and for those that are None the reason."""
+    made: dict[str, Callable[[], float]] = {}
+    voted: dict[str, Voted | None] = {each.name: each for each in measured.voted}
+    if measured.own:
+        voted.setdefault(OWN, None)
+    for figure, of in (("loss", _loss), ("tokens", _tokens), ("rounds", _rounds)):
+        made |= {f"voting_{figure}_{name}": lambda each=each, of=of: of(_votes(each)).value for name, each in voted.items()}  # type: ignore[misc]
+        if figure != "tokens" and not measured.own:
+            made[f"voting_{figure}_mean"] = lambda of=of: float(np.mean([of(each).value for each in measured.voted]))  # type: ignore[misc]
+    made |= {f"equal_tokens_gain_{name}": lambda each=each: _gain(_votes(each)).value for name, each in voted.items()}  # type: ignore[misc]
+    for each in measured.passed:
+        made[f"verifier_calls_{each.name}"] = lambda each=each: _calls(each).value  # type: ignore[misc]
+        made[f"verifier_calls_all_{each.name}"] = lambda each=each: _calls(each, 1.0).value  # type: ignore[misc]
+    made |= {
+        f"optscale_confidence_{name}": lambda found=found: _confidence(found).value  # type: ignore[misc]
+        for name, found in measured.scored.items()
+    }
+    made |= {f"optscale_samples_{name}": lambda found=found: _samples(found).value for name, found in measured.scored.items()}  # type: ignore[misc]
+    return evaluate(made)
+
+
+def _votes(found: Voted | None) -> Voted:
+    if found is None:
+        raise MissingFigureError("no answer of the samples can vote: `answer` is empty everywhere")
+    return found
+
+
+def _loss(found: Voted) -> Interval:
+    return bootstrap.mean(found.loss(DEFAULT))
+
+
+def _tokens(found: Voted) -> Interval:
+    if not found.full.tokens.any():
+        raise MissingFigureError("the samples have no tokens")
+    return bootstrap.ratio(found.rules[DEFAULT].tokens, found.full.tokens)
+
+
+def _rounds(found: Voted) -> Interval:
+    return bootstrap.mean(found.rules[DEFAULT].rounds)
+
+
+def _gain(found: Voted) -> Interval:
+    if EQUAL not in found.equal:
+        raise MissingFigureError(f"every question needs more than {EQUAL} samples")
+    return bootstrap.mean(found.equal[EQUAL].gain)
+
+
+def _calls(found: Passed, share: float = passes.SHARE) -> Interval:
+    if not found.counts.passes.any():
+        raise MissingFigureError("no sample is right")
+    return passes.calls_interval(found.counts, share)
+
+
+def _confidence(found: Sequence[Scored]) -> Interval:
+    values = scoring.reached(found, OURS)
+    if not len(values):
+        raise MissingFigureError("no question is within reach")
+    return bootstrap.mean(values)
+
+
+def _samples(found: Sequence[Scored]) -> Interval:
+    if not len(scoring.samples(found, OURS)):
+        raise MissingFigureError("no question is within reach")
+    return bootstrap.ratio(scoring.samples(found, OURS), scoring.samples(found, THEIRS))
+
+
+def tables_of(measured: Measured) -> dict[str, Any]:
+    """What people are shown."""
+    found: dict[str, Any] = {"95 % interval": intervals_of(measured)}
+    found |= {f"voting, {each.name}: rule": decoding.voting_table(each) for each in measured.voted}
+    found["one price for all"] = decoding.equal_table(measured.voted)
+    found |= {f"verifier, {each.name}: stop": decoding.passed_table(each) for each in measured.passed}
+    found |= {f"scores, {name}: rule": scoring.table(each) for name, each in measured.scored.items()}
+    counts = {each.name: each.counts for each in measured.voted} | {each.name: each.counts for each in measured.passed}
+    found["pass@k, without bias"] = decoding.pass_table(counts)
+    return found
+
+
+def intervals_of(measured: Measured) -> dict[str, dict[str, float]]:
+    """Where each figure lies when other questions are drawn."""
+    made: dict[str, Callable[[], Interval]] = {}
+    for each in measured.voted:
+        made[f"voting_loss_{each.name}"] = lambda each=each: _loss(each)  # type: ignore[misc]
+        made[f"voting_tokens_{each.name}"] = lambda each=each: _tokens(each)  # type: ignore[misc]
+        made[f"voting_rounds_{each.name}"] = lambda each=each: _rounds(each)  # type: ignore[misc]
+        made[f"equal_tokens_gain_{each.name}"] = lambda each=each: _gain(each)  # type: ignore[misc]
+    if not measured.own:
+        made["voting_loss_mean"] = lambda: _mean_loss(measured.voted)
+    for one in measured.passed:
+        made[f"verifier_calls_{one.name}"] = lambda one=one: _calls(one)  # type: ignore[misc]
+        made[f"verifier_calls_all_{one.name}"] = lambda one=one: _calls(one, 1.0)  # type: ignore[misc]
+    for name, found in measured.scored.items():
+        made[f"optscale_confidence_{name}"] = lambda found=found: _confidence(found)  # type: ignore[misc]
+        made[f"optscale_samples_{name}"] = lambda found=found: _samples(found)  # type: ignore[misc]
+    return {name: {"value": of.value, "from": of.low, "to": of.high} for name, of in _had(made)}
+
+
+def _had(made: Mapping[str, Callable[[], Interval]]) -> Iterator[tuple[str, Interval]]:
+    for name, compute in made.items():
+        try:
+            yield name, compute()
+        except MissingFigureError:
+            continue
+
+
+def _mean_loss(found: Sequence[Voted]) -> Interval:
+    losses = [each.loss(DEFAULT) for each in found]
+    resampled = np.mean([bootstrap.means(loss, seed) for seed, loss in enumerate(losses)], axis=0)
+    return bootstrap.interval(float(np.mean([loss.mean() for loss in losses])), resampled)
+
+
+def notes_of(measured: Measured) -> list[str]:
+    """What a reader of the figures has to know."""
+    sizes = measured.sizes
+    notes = ["Intervals are by bootstrap over questions, each with all its samples. Losses and gains are in points of accuracy."]
+    if measured.own:
+        notes.append(f"Own samples: voting over {sizes.orders} orders of them; the hazard's prior is fitted to the same samples.")
+    else:
+        notes.append(
+            f"Voting: simulated answers, {sizes.questions:,} questions of each profile for each of {len(sizes.seeds)} seeds; weak, scattered "
+            "and maths go beyond the 10, 10 and 5 answers that they were fitted to."
+        )
+    notes.append(
+        "A vote's loss and tokens are against the vote over the first 20 of the same answers, or all if there are fewer; `uniform`: the "
+        "loss of equally many answers for everyone at the same tokens. One price for all: at least one answer each, at the tokens of the "
+        "number named."
+    )
+    notes.append(
+        "Verifier: expectations over all orders of the samples; calls are over those of drawing every sample, problems that nothing solves "
+        "included; the cap for 95 % is chosen on the same counts. `fixed`: solved by equally many calls for every problem; `needs`: such "
+        "calls for as much."
+    )
+    if measured.scored:
+        notes.append(
+            f"Scores: {sizes.scored:,} questions of a family for each of {len(sizes.score_seeds)} seeds, {sizes.calibration} calibration "
+            f"questions of {scoring.CALIBRATION} scores; confidence and samples are of questions whose true N* is at most 64; "
+            f"optscale_samples is over those of OptScale's rule (`{THEIRS}`)."
+        )
+    return notes
+
+
+def write_raw(measured: Measured, folder: Path) -> None:
+    """What the figures are computed from, as CSV."""
+    folder.mkdir(parents=True, exist_ok=True)
+    header = ("question", "full_right", "full_tokens", "right", "tokens", "samples", "rounds", "uniform_3_right", "priced_3_right")
+    for each in measured.voted:
+        _write(folder / f"voting_{each.name}.csv", header, _voting_rows(each))
+    rows = ((each.name, row, n, c) for each in measured.passed for row, (n, c) in enumerate(each.counts.pairs))
+    _write(folder / "verifier.csv", ("set", "problem", "samples", "passes"), rows)
+    if measured.scored:
+        scored = (row for found in measured.scored.values() for each in found for row in _scored_rows(each))
+        columns = ("target", "seed", "question", "within", "samples", "reached", "optscale_samples", "optscale_reached")
+        _write(folder / "optscale.csv", columns, scored)
+
+
+def _voting_rows(found: Voted) -> Iterator[Sequence[object]]:
+    rule, equal = found.rules[DEFAULT], found.equal.get(EQUAL)
+    none = [""] * len(rule.right)
+    columns = [found.full.right, found.full.tokens, rule.right, rule.tokens, rule.samples, rule.rounds]
+    values: list[Sequence[object]] = [column.tolist() for column in columns]
+    values += [none, none] if equal is None else [equal.uniform.tolist(), equal.priced.tolist()]
+    for question, row in enumerate(zip(*values, strict=True)):
+        yield question, *row
+
+
+def _scored_rows(found: Scored) -> Iterator[Sequence[object]]:
+    ours, theirs = found.rules[OURS], found.rules[THEIRS]
+    columns = (found.within, ours.samples, ours.reached, theirs.samples, theirs.reached)
+    for question, row in enumerate(zip(*(column.astype(int).tolist() for column in columns), strict=True)):
+        yield found.target.name, found.seed, question, *row
+
+
+def _write(file: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    with file.open("w", newline="") as sink:
+        writer = csv.writer(sink)
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+def write_plots(measured: Measured, folder: Path) -> None:
+    """The frontier of solved against calls, of each set."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in measured.passed:
+        line = passes.frontier(each.counts)
+        calls, solved = passes.oracle(each.counts)
+        series = {
+            "first pass, cap by hazard": list(zip((line.calls / line.uniform).tolist(), line.solved.tolist(), strict=True)),
+            "as many for every problem": list(zip((line.fixed / line.uniform).tolist(), line.solved.tolist(), strict=True)),
+            "who knows the pass rates": list(zip((calls / line.uniform).tolist(), solved.tolist(), strict=True)),
+        }
+        drawn = curves(f"Solved against calls, {each.name}", "calls, share of all samples", "solved, share of problems", series)
+        (folder / f"decoding_{each.name}.svg").write_text(drawn)
