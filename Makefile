@@ -33,7 +33,7 @@ install-vllm:
 	@deploy/vllm/install.sh
 
 test: .venv/.all lint
-	$(BIN)/python -m pytest -m "not vllm" -n $(JOBS) --dist loadfile tests
+	$(BIN)/python -m pytest -m "not vllm" -n $(JOBS) --dist loadfile --no-loadscope-reorder tests
 
 # Real vLLM on CPU in an environment of its own; the packaged model is converted once.
 test-vllm: .venv/.all install-vllm $(HF_MODEL)/config.json

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.order import LONGEST, TESTS
+
 ROOT = Path(__file__).parent.parent
 FLOORS = ("gateway", "policies", "models")
 MODULES = {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for floor in FLOORS for path in sorted((ROOT / floor).rglob("*.py"))}
@@ -140,3 +142,7 @@ def silent(module: ast.Module) -> Iterator[tuple[int, str]]:
             and not ast.get_docstring(node)
         ):
             yield node.lineno, node.name
+
+
+def test_files_that_are_named_as_the_longest_are_there() -> None:
+    assert [name for name in LONGEST if not (TESTS / name).is_file()] == []

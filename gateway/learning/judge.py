@@ -18,7 +18,7 @@ import orjson
 
 from gateway.access.keys import Principal
 from gateway.config.schema import Judge as Settings
-from gateway.learning.answers import answer_of
+from gateway.wire.answers import answer_of
 from gateway.learning.findings import Case, Findings
 from gateway.learning.reviewing import Unjudged
 from gateway.pool.transport import Transport

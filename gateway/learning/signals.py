@@ -18,7 +18,7 @@ import msgspec
 import orjson
 
 from gateway.config.schema import Learning
-from gateway.learning.answers import answer_of, text_of
+from gateway.wire.answers import answer_of, text_of
 from gateway.learning.findings import Case, Findings
 from gateway.serving.call import Examined, Receipt
 from gateway.serving.hearing import LONGEST_PROMPT

@@ -14,12 +14,13 @@ _WITHIN_S = 600.0
 def bring_up(url: str) -> None:
     """Runs `trilemma migrate` in a process of its own: SQLAlchemy and Alembic would weigh on this one for ever. Raises StoreError.
 
-    It is told the URL where nobody else can read it: that may hold a password.
+    It is told the URL where nobody else can read it: that may hold a password. A Ctrl-C at the terminal is not for it: it ends with its work,
+    or with this process.
     """
     command = guarded([sys.executable, "-P", "-m", "gateway.store.migrate", "--url", "-"])
     try:
         done = subprocess.run(  # noqa: S603 - our own module
-            command, input=url, capture_output=True, text=True, timeout=_WITHIN_S, check=False
+            command, input=url, capture_output=True, text=True, timeout=_WITHIN_S, check=False, start_new_session=True
         )
     except subprocess.TimeoutExpired:
         raise StoreError("the migration did not end") from None

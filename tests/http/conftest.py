@@ -18,7 +18,7 @@ import uvloop
 from gateway.mock import Behaviour, MockBackend
 from gateway.pool.breaker import Breaker
 from tests.support.asking import CHAT, Pair
-from tests.support.running import Running, config_for, running
+from tests.support.running import NO_TLS, Running, config_for, running
 from tests.support.waiting import until
 
 Both = Callable[..., Awaitable[Pair]]
@@ -93,7 +93,7 @@ async def client(shared: tuple[MockBackend, Running]) -> AsyncIterator[httpx.Asy
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def direct(shared: tuple[MockBackend, Running]) -> AsyncIterator[httpx.AsyncClient]:
     """A plain HTTP client of the mock itself."""
-    async with httpx.AsyncClient(base_url=shared[0].url, timeout=30) as http:
+    async with httpx.AsyncClient(base_url=shared[0].url, timeout=30, verify=NO_TLS) as http:
         yield http
 
 

@@ -11,7 +11,11 @@ import pytest
 
 from gateway.mock import Behaviour, MockBackend
 from tests.support.asking import CHAT
+from tests.support.databases import decisions, migrated
 from tests.support.running import config_for, running
+
+__all__ = ["decisions", "migrated"]
+pytestmark = pytest.mark.usefixtures("decisions")
 
 SECRET = "the word is petrichor"
 ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": SECRET}]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import Any
 
 import httpx
 import pytest
-import schemathesis
 
 from gateway.mock import MockBackend
+from tests.support.databases import migrated
 from tests.support.running import KEY, Running
 
+__all__ = ["migrated"]
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 # What is generated should often be served: a random model would be unknown, a deadline of a millisecond passes.
@@ -31,9 +33,9 @@ _NOT_CHECKED = "positive_data_acceptance,negative_data_rejection"
 
 
 @pytest.fixture(scope="module")
-def sections(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+def sections(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Mapping[str, Any]:
     """With a database, so that what is asked of it is answered."""
-    return {"storage": {"url": f"sqlite:///{tmp_path_factory.mktemp('data') / 'decisions.db'}"}}
+    return {"storage": {"url": f"sqlite:///{shutil.copy(migrated, tmp_path_factory.mktemp('data') / 'decisions.db')}"}}
 
 
 async def document(client: httpx.AsyncClient) -> dict[str, Any]:
@@ -45,6 +47,8 @@ async def document(client: httpx.AsyncClient) -> dict[str, Any]:
 
 
 async def test_the_document_is_openapi_3_1(client: httpx.AsyncClient) -> None:
+    import schemathesis  # it takes a second to import, which each process that runs tests would pay
+
     found = await document(client)
     assert found["openapi"] == "3.1.0"
     schemathesis.openapi.from_dict(found).validate()
@@ -93,7 +97,7 @@ async def test_the_gateway_answers_as_documented(mock: MockBackend, gateway: Run
         "run",
         file,
         *("--url", gateway.url, "--header", f"Authorization: Bearer {KEY}"),
-        *("--phases", "examples,coverage,fuzzing", "--generation-deterministic", "--max-examples", "150"),
+        *("--phases", "examples,coverage,fuzzing", "--generation-deterministic", "--max-examples", "40"),
         *("--exclude-checks", _NOT_CHECKED, "--no-color"),
         cwd=tmp_path,
         stdin=asyncio.subprocess.DEVNULL,

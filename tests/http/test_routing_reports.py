@@ -16,8 +16,11 @@ import pytest
 
 from gateway.mock import Behaviour, MockBackend
 from tests.support.asking import CHAT, error_of
+from tests.support.databases import decisions, migrated
 from tests.support.running import Running, config_for, running
 from tests.support.waiting import until
+
+__all__ = ["decisions", "migrated"]
 
 USER = {"role": "user", "content": "hi"}
 IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}
@@ -114,9 +117,9 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
 
 
 @pytest.fixture
-async def kept(tmp_path: Path) -> AsyncIterator[House]:
+async def kept(tmp_path: Path, decisions: Path) -> AsyncIterator[House]:
     """One that keeps its decisions, and learns."""
-    storage = {"url": f"sqlite:///{tmp_path / 'decisions.db'}"}
+    storage = {"url": f"sqlite:///{decisions}"}
     async with opened(tmp_path, storage=storage, learning={"every_s": 0.02}) as house:
         yield house
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.access.link import Link
-from tests.support.databases import database, migrated, place, postgres, server
+from tests.support.databases import database, decisions, migrated, place, postgres, server
 from tests.support.stored import Place
 
-__all__ = ["database", "migrated", "place", "postgres", "server"]
+__all__ = ["database", "decisions", "migrated", "place", "postgres", "server"]
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ from tests.support.running import Running, running
 from tests.support.scraping import scrape
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.usefixtures("decisions")
+
 WORSE = "Verdict: 2"
 ASKED = "When was Ada Lovelace born?"
 

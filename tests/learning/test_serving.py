@@ -17,6 +17,8 @@ from tests.support.keeping import ID, keeping
 from tests.support.running import Running, running
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.usefixtures("decisions")
+
 _BATCH = 20
 PLANS = {"cheap": {"model": "other"}, "dear": {"model": "mock-model"}}
 MODELS = {
@@ -77,7 +79,7 @@ async def test_at_equal_quality_the_cheap_plan_wins(mock: MockBackend, tmp_path:
             answers[plan] += 1
             return float(answers[plan] % 5 != 0)
 
-        served = await taught(run, client, 500, four_of_five)
+        served = await taught(run, client, 300, four_of_five)
 
     assert Counter(served[-100:])["cheap"] > 80
 
@@ -85,7 +87,7 @@ async def test_at_equal_quality_the_cheap_plan_wins(mock: MockBackend, tmp_path:
 @pytest.mark.parametrize("kind", ["thompson", "linucb"])
 async def test_a_better_plan_wins_though_it_is_dear(mock: MockBackend, tmp_path: Path, kind: str) -> None:
     async with running(learning(mock, tmp_path, {"type": kind, "floor": 0.02}), tmp_path) as run, run.client("sk-shop") as client:
-        served = await taught(run, client, 300, lambda plan, _number: float(plan == "dear"))
+        served = await taught(run, client, 200, lambda plan, _number: float(plan == "dear"))
 
     assert Counter(served[-100:])["dear"] > 80
 

@@ -26,6 +26,8 @@ from tests.support.keeping import ID, key
 from tests.support.running import Running, config_for, running
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.usefixtures("decisions")
+
 JSON = {"type": "json_object"}
 TOOLS = [{"type": "function", "function": {"name": "now", "parameters": {"type": "object", "required": ["zone"]}}}]
 GOOD, BAD = '{"capital": "Paris"}', "It is Paris."

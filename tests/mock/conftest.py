@@ -10,6 +10,7 @@ import pytest
 import uvloop
 
 from gateway.mock import MockBackend
+from tests.support.running import NO_TLS
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -28,5 +29,5 @@ async def mock() -> AsyncIterator[MockBackend]:
 
 @pytest.fixture
 async def client(mock: MockBackend) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=mock.url, timeout=20) as http:
+    async with httpx.AsyncClient(base_url=mock.url, timeout=20, verify=NO_TLS) as http:
         yield http

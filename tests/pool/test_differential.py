@@ -232,7 +232,7 @@ def odd_reason(raw: bytes) -> bool:
     return any(byte < 0x20 or byte == 0x7F for reason in reasons for byte in reason)
 
 
-@settings(max_examples=1_500, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=600, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(answer=answers())
 def test_clients_agree_on_any_answer(bench: Bench, answer: Answer) -> None:
     ours, theirs = bench.run_both(answer)

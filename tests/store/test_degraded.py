@@ -25,6 +25,12 @@ from tests.support.running import config_for, running
 from tests.support.stored import PostgresPlace, SqlitePlace, until_stored
 
 
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is waited for between two attempts is not told here: at most half a second, instead of five."""
+    monkeypatch.setattr("gateway.store.writer._LONGEST_PAUSE_S", 0.5)
+
+
 @pytest.fixture
 def place(database: Path) -> SqlitePlace:
     """What happens to a file; a server's fate is told at the end."""

@@ -1,4 +1,4 @@
-"""Fixtures: databases with the schema, of both kinds. A conftest imports those it needs."""
+"""Fixtures: databases with the schema, of both kinds. A conftest imports those it needs; the root's holds what there is one of."""
 
 from __future__ import annotations
 
@@ -15,20 +15,32 @@ from tests.support.stored import Place, PostgresPlace, SqlitePlace
 
 
 @pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty database with the schema, to copy."""
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `migrated` is, in all folders. (pytest keeps one value of a fixture for each module that imports it.)"""
     file = tmp_path_factory.mktemp("migrated") / "decisions.db"
     migrate(SqliteUrl(file))
     return file
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    """A PostgreSQL, whose databases come with the schema."""
+def migrated(migrated_file: Path) -> Path:
+    """An empty database with the schema, to copy."""
+    return migrated_file
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """What `server` is, in all folders."""
     with running_server() as server:
         server.template = server.create()
         migrate(PostgresUrl(server.url(server.template)))
         yield server
+
+
+@pytest.fixture(scope="session")
+def server(postgres_server: Server) -> Server:
+    """A PostgreSQL, whose databases come with the schema."""
+    return postgres_server
 
 
 @pytest.fixture
@@ -37,6 +49,12 @@ def database(migrated: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "data"
     folder.mkdir()
     return Path(shutil.copy(migrated, folder / "decisions.db"))
+
+
+@pytest.fixture
+def decisions(migrated: Path, tmp_path: Path) -> Path:
+    """`decisions.db` in the test's folder, with the schema: a gateway makes it in a second or two, which is not what the test is about."""
+    return Path(shutil.copy(migrated, tmp_path / "decisions.db"))
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ import httpx
 
 from gateway.engines.spec import free_port
 from tests.support.processes import alive, family, kill, until
+from tests.support.running import NO_TLS
 
 STRONG = "smollm2-135m"
 WEAK = "smollm2-135m-weak"
@@ -44,12 +45,12 @@ class Started:
 
     def get(self, path: str) -> httpx.Response:
         """One GET with the key."""
-        return httpx.get(self.url + path, headers=self.headers, timeout=30)
+        return httpx.get(self.url + path, headers=self.headers, timeout=30, verify=NO_TLS)
 
     def chat(self, **fields: Any) -> httpx.Response:
         """A short chat with the strong model; fields replace or add."""
         body = {"model": STRONG, "messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 4} | fields
-        return httpx.post(f"{self.url}/v1/chat/completions", json=body, headers=self.headers, timeout=120)
+        return httpx.post(f"{self.url}/v1/chat/completions", json=body, headers=self.headers, timeout=120, verify=NO_TLS)
 
     def backends(self) -> dict[str, dict[str, Any]]:
         """/admin/backends by name."""
@@ -98,7 +99,7 @@ class Engine:
 
     def metric(self, name: str) -> float:
         """A number of its /metrics."""
-        text = httpx.get(f"{self.url}/metrics", timeout=30).text
+        text = httpx.get(f"{self.url}/metrics", timeout=30, verify=NO_TLS).text
         found = re.search(rf"^llamacpp:{name} (\S+)$", text, re.MULTILINE)
         assert found is not None, text
         return float(found.group(1))

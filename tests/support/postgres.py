@@ -39,6 +39,7 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._server: PostgresServer | None = None
+        self._connection: psycopg.Connection | None = None
         self._numbers = itertools.count()
         self.template: str | None = None
 
@@ -46,19 +47,20 @@ class Server:
         """Starts it, also again."""
         if self._server is None:
             self._server = get_server(self._folder, cleanup_mode="delete")
-            with self._admin() as admin:
-                admin.execute("ALTER SYSTEM SET fsync = off")
-                admin.execute("SELECT pg_reload_conf()")
+            self._execute("ALTER SYSTEM SET fsync = off")
+            self._execute("SELECT pg_reload_conf()")
         else:
             self._server.ensure_postgres_running()
 
     def stop(self) -> None:
         """Stops it; connections break."""
         assert self._server is not None
+        self._disconnect()
         self._server.stop()
 
     def remove(self) -> None:
         """Stops it for good."""
+        self._disconnect()
         if self._server is not None:
             self._server.cleanup()
 
@@ -69,17 +71,20 @@ class Server:
     def create(self, *, empty: bool = False) -> str:
         """A new database; its name."""
         name = f"test_{next(self._numbers)}"
-        with self._admin() as admin:
-            admin.execute(f"CREATE DATABASE {name}" + ("" if empty or self.template is None else f" TEMPLATE {self.template}"))
+        self._execute(f"CREATE DATABASE {name}" + ("" if empty or self.template is None else f" TEMPLATE {self.template}"))
         return name
 
     def drop(self, database: str) -> None:
         """Drops a database, whoever uses it."""
-        with self._admin() as admin:
-            admin.execute(f"DROP DATABASE {database} WITH (FORCE)")
+        self._execute(f"DROP DATABASE {database} WITH (FORCE)")
 
-    @contextlib.contextmanager
-    def _admin(self) -> Iterator[psycopg.Connection]:
-        connection = psycopg.connect(self.url("postgres"), autocommit=True)
-        with contextlib.closing(connection):
-            yield connection
+    def _execute(self, sql: str) -> None:
+        """On one connection, as long as the server runs."""
+        if self._connection is None:
+            self._connection = psycopg.connect(self.url("postgres"), autocommit=True)
+        self._connection.execute(sql)  # type: ignore[call-overload]
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

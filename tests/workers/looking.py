@@ -13,7 +13,7 @@ import httpx
 
 from tests.support.processes import family
 from tests.support.raw import Wire, wire
-from tests.support.running import KEY
+from tests.support.running import KEY, NO_TLS
 from tests.support.serving import Serving
 from tests.support.waiting import until
 
@@ -105,6 +105,7 @@ async def clients(gateway: Serving, key: str = KEY) -> AsyncIterator[Mapping[int
                 "headers": {"authorization": f"Bearer {key}"},
                 "limits": limits,
                 "timeout": 30,
+                "verify": NO_TLS,
             }
             client = await stack.enter_async_context(httpx.AsyncClient(**settings))
             answer = await client.get("/health")

@@ -8,7 +8,7 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, cast
@@ -38,6 +38,14 @@ def socks() -> Iterator[list[socket.socket]]:
     """For two workers."""
     with ExitStack() as stack:
         yield [stack.enter_context(sock) for sock in listening_together(Server(port=0), 2)]
+
+
+@pytest.fixture(autouse=True)
+async def _all_is_closed() -> AsyncIterator[None]:
+    """A parent's loop ends with its process. Here it goes on, until the tasks of what has ended have ended and closed their sockets."""
+    yield
+    await until(lambda: len(asyncio.all_tasks()) == 1, "the end of all other tasks")
+    await asyncio.sleep(0)  # a closed transport lets go of its socket in the loop's next turn
 
 
 def parent(socks: list[socket.socket], *command: Any, manager: Manager | None = None, **more: Any) -> Parent:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.learning.answers import answer_of, text_of
+from gateway.wire.answers import answer_of, text_of
 from policies.values.answer import Said, ToolCall
 
 SAMPLES = Path(__file__).parents[1] / "samples"
