@@ -12,12 +12,14 @@ import csv
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
-from gateway.bench.blocks import MissingFigureError, Progress, evaluate
+from gateway.bench.blocks import MissingFigureError, Progress
 from gateway.bench.ctools import BenchError
 from gateway.bench.curves import curves
 from gateway.bench.report import Bar, Report, commit, machine, versions
@@ -28,8 +30,11 @@ from policies.bench.passes import Counts
 from policies.bench.scoring import OURS, THEIRS, Scored
 from policies.bench.voting import DEFAULT
 
-_TOKENS: Final = {"mid": 0.42, "easy": 0.39, "weak": 0.58, "scattered": 0.68, "maths": 0.67}
-_CALLS: Final = {"humaneval": 0.27, "game24_cot": 0.56, "game24_direct": 0.65}
+Array = npt.NDArray[np.float64]
+Figure = Callable[[], Interval]
+
+_TOKENS: Final[Mapping[str, float]] = {"mid": 0.42, "easy": 0.39, "weak": 0.58, "scattered": 0.68, "maths": 0.67}
+_CALLS: Final[Mapping[str, float]] = {"humaneval": 0.27, "game24_cot": 0.56, "game24_direct": 0.65}
 BARS: Final[Mapping[str, Bar]] = {
     **{f"voting_loss_{name}": Bar(most=0.25) for name in _TOKENS},
     "voting_loss_mean": Bar(most=0.12),
@@ -53,7 +58,8 @@ EQUAL: Final = 3
 
 @dataclass(frozen=True)
 class Measured:
-    """All that a run saw. where: the machine, before. data: input -> SHA-256. voted, passed, scored: what could be measured."""
+    """All that a run saw. where: the machine, before. data: input -> SHA-256. voted, passed, scored: what could be measured. names:
+    of the questions, where they are the user's own."""
 
     sizes: Sizes
     where: Mapping[str, Any]
@@ -61,7 +67,8 @@ class Measured:
     passed: Sequence[Passed]
     scored: Mapping[str, Sequence[Scored]]
     data: Mapping[str, str]
-    own: bool
+    own: bool = False
+    names: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -89,32 +96,33 @@ def measure(sizes: Sizes, progress: Progress) -> Measured:
     where = machine()
     found = decoding.voted(sizes, progress)
     scored = decoding.scored(sizes, progress)
-    return Measured(sizes, where, found, decoding.published(), scored, {passes.FILE.name: passes.digest()}, own=False)
+    return Measured(sizes, where, found, decoding.published(), scored, {passes.FILE.name: passes.digest()})
 
 
 def measure_own(sizes: Sizes, file: Path) -> Measured:
     """The same rules on samples of the user's own. Raises BenchError."""
     where = machine()
     try:
-        given = samples.read(file).answers
+        read = samples.read(file)
     except (OSError, samples.SamplesError) as error:
         raise BenchError(str(error)) from None
+    given = read.answers
     counts = Counts(given.sizes, given.right.sum(axis=1))
-    found = [decoding.own(OWN, given, sizes)] if (given.keys >= 0).any() else []
+    voted = [decoding.own(OWN, given, sizes)] if (given.keys >= 0).any() else []
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    return Measured(sizes, where, found, [decoding.own_passed(OWN, counts)], {}, {file.name: digest}, own=True)
+    return Measured(sizes, where, voted, [decoding.own_passed(OWN, counts)], {}, {file.name: digest}, own=True, names=read.questions)
 
 
 def report(measured: Measured) -> Report:
     """As JSON and tables."""
-    figures, reasons = figures_of(measured)
-    shown = tables_of(measured)
+    found, reasons = intervals_of(measured)
+    shown = tables_of(measured, found)
     return Report(
         suite="decoding",
         commit=commit(),
         seeds=sorted({*measured.sizes.seeds, *measured.sizes.score_seeds}),
         data=dict(measured.data),
-        figures=figures,
+        figures={name: None if of is None else of.value for name, of in found.items()},
         tables={
             "bars": {} if measured.own else BARS,
             "reasons": reasons,
@@ -128,116 +136,86 @@ def report(measured: Measured) -> Report:
     )
 
 
-def figures_of(measured: Measured) -> tuple[dict[str, float | None], dict[str, str]]:
-    """The figures by their public names, and for those that are None the reason."""
-    made: dict[str, Callable[[], float]] = {}
-    voted: dict[str, Voted | None] = {each.name: each for each in measured.voted}
-    if measured.own:
-        voted.setdefault(OWN, None)
-    for figure, of in (("loss", _loss), ("tokens", _tokens), ("rounds", _rounds)):
-        made |= {f"voting_{figure}_{name}": lambda each=each, of=of: of(_votes(each)).value for name, each in voted.items()}  # type: ignore[misc]
-        if figure != "tokens" and not measured.own:
-            made[f"voting_{figure}_mean"] = lambda of=of: float(np.mean([of(each).value for each in measured.voted]))  # type: ignore[misc]
-    made |= {f"equal_tokens_gain_{name}": lambda each=each: _gain(_votes(each)).value for name, each in voted.items()}  # type: ignore[misc]
-    for each in measured.passed:
-        made[f"verifier_calls_{each.name}"] = lambda each=each: _calls(each).value  # type: ignore[misc]
-        made[f"verifier_calls_all_{each.name}"] = lambda each=each: _calls(each, 1.0).value  # type: ignore[misc]
-    made |= {
-        f"optscale_confidence_{name}": lambda found=found: _confidence(found).value  # type: ignore[misc]
-        for name, found in measured.scored.items()
-    }
-    made |= {f"optscale_samples_{name}": lambda found=found: _samples(found).value for name, found in measured.scored.items()}  # type: ignore[misc]
-    return evaluate(made)
+def intervals_of(measured: Measured) -> tuple[dict[str, Interval | None], dict[str, str]]:
+    """The figures by their public names, each with its interval, and for those that are None the reason."""
+    values: dict[str, Interval | None] = {}
+    reasons: dict[str, str] = {}
+    for name, compute in {**_voting(measured), **_verifying(measured.passed), **_scoring(measured.scored)}.items():
+        try:
+            values[name] = compute()
+        except MissingFigureError as error:
+            values[name] = None
+            reasons[name] = str(error)
+    return values, reasons
 
 
-def _votes(found: Voted | None) -> Voted:
-    if found is None:
-        raise MissingFigureError("no answer of the samples can vote: `answer` is empty everywhere")
-    return found
+def _voting(measured: Measured) -> Mapping[str, Figure]:
+    found = measured.voted
+    if not found:
+        return {f"voting_{figure}_{OWN}": _unreadable for figure in ("loss", "tokens", "rounds")} | {
+            f"equal_tokens_gain_{OWN}": _unreadable
+        }
+    made: dict[str, Figure] = {f"voting_loss_{each.name}": partial(_mean, [each.loss(DEFAULT)]) for each in found}
+    if not measured.own:
+        made["voting_loss_mean"] = partial(_mean, [each.loss(DEFAULT) for each in found])
+    made |= {f"voting_tokens_{each.name}": partial(bootstrap.ratio, each.rules[DEFAULT].tokens, each.full.tokens) for each in found}
+    made |= {f"voting_rounds_{each.name}": partial(_mean, [each.rules[DEFAULT].rounds]) for each in found}
+    if not measured.own:
+        made["voting_rounds_mean"] = partial(_mean, [each.rules[DEFAULT].rounds for each in found])
+    return made | {f"equal_tokens_gain_{each.name}": partial(_gain, each) for each in found}
 
 
-def _loss(found: Voted) -> Interval:
-    return bootstrap.mean(found.loss(DEFAULT))
+def _verifying(found: Sequence[Passed]) -> Mapping[str, Figure]:
+    some: dict[str, Figure] = {f"verifier_calls_{each.name}": partial(_calls, each.counts, passes.SHARE) for each in found}
+    return some | {f"verifier_calls_all_{each.name}": partial(_calls, each.counts, 1.0) for each in found}
 
 
-def _tokens(found: Voted) -> Interval:
-    if not found.full.tokens.any():
-        raise MissingFigureError("the samples have no tokens")
-    return bootstrap.ratio(found.rules[DEFAULT].tokens, found.full.tokens)
+def _scoring(found: Mapping[str, Sequence[Scored]]) -> Mapping[str, Figure]:
+    some: dict[str, Figure] = {f"optscale_confidence_{name}": partial(_confidence, each) for name, each in found.items()}
+    return some | {f"optscale_samples_{name}": partial(_fewer, each) for name, each in found.items()}
 
 
-def _rounds(found: Voted) -> Interval:
-    return bootstrap.mean(found.rules[DEFAULT].rounds)
+def _unreadable() -> Interval:
+    raise MissingFigureError("no answer of the samples can vote: `answer` is empty everywhere")
+
+
+def _mean(parts: Sequence[Array]) -> Interval:
+    """The mean of means, each of its own questions."""
+    resampled = np.mean([bootstrap.means(values, seed) for seed, values in enumerate(parts)], axis=0)
+    return bootstrap.interval(float(np.mean([values.mean() for values in parts])), resampled)
 
 
 def _gain(found: Voted) -> Interval:
     if EQUAL not in found.equal:
-        raise MissingFigureError(f"every question needs more than {EQUAL} samples")
+        raise MissingFigureError(f"no question has more than {EQUAL} samples")
     return bootstrap.mean(found.equal[EQUAL].gain)
 
 
-def _calls(found: Passed, share: float = passes.SHARE) -> Interval:
-    if not found.counts.passes.any():
+def _calls(counts: Counts, share: float) -> Interval:
+    if not counts.passes.any():
         raise MissingFigureError("no sample is right")
-    return passes.calls_interval(found.counts, share)
+    return passes.calls_interval(counts, share)
 
 
 def _confidence(found: Sequence[Scored]) -> Interval:
-    values = scoring.reached(found, OURS)
-    if not len(values):
-        raise MissingFigureError("no question is within reach")
-    return bootstrap.mean(values)
+    return bootstrap.mean(scoring.reached(found, OURS))
 
 
-def _samples(found: Sequence[Scored]) -> Interval:
-    if not len(scoring.samples(found, OURS)):
-        raise MissingFigureError("no question is within reach")
+def _fewer(found: Sequence[Scored]) -> Interval:
     return bootstrap.ratio(scoring.samples(found, OURS), scoring.samples(found, THEIRS))
 
 
-def tables_of(measured: Measured) -> dict[str, Any]:
+def tables_of(measured: Measured, figures: Mapping[str, Interval | None]) -> dict[str, Any]:
     """What people are shown."""
-    found: dict[str, Any] = {"95 % interval": intervals_of(measured)}
+    bounds = {name: {"value": of.value, "from": of.low, "to": of.high} for name, of in figures.items() if of is not None}
+    found: dict[str, Any] = {"95 % interval": bounds}
     found |= {f"voting, {each.name}: rule": decoding.voting_table(each) for each in measured.voted}
     found["one price for all"] = decoding.equal_table(measured.voted)
     found |= {f"verifier, {each.name}: stop": decoding.passed_table(each) for each in measured.passed}
     found |= {f"scores, {name}: rule": scoring.table(each) for name, each in measured.scored.items()}
-    counts = {each.name: each.counts for each in measured.voted} | {each.name: each.counts for each in measured.passed}
+    counts = {one.name: one.counts for one in measured.voted} | {one.name: one.counts for one in measured.passed}
     found["pass@k, without bias"] = decoding.pass_table(counts)
     return found
-
-
-def intervals_of(measured: Measured) -> dict[str, dict[str, float]]:
-    """Where each figure lies when other questions are drawn."""
-    made: dict[str, Callable[[], Interval]] = {}
-    for each in measured.voted:
-        made[f"voting_loss_{each.name}"] = lambda each=each: _loss(each)  # type: ignore[misc]
-        made[f"voting_tokens_{each.name}"] = lambda each=each: _tokens(each)  # type: ignore[misc]
-        made[f"voting_rounds_{each.name}"] = lambda each=each: _rounds(each)  # type: ignore[misc]
-        made[f"equal_tokens_gain_{each.name}"] = lambda each=each: _gain(each)  # type: ignore[misc]
-    if not measured.own:
-        made["voting_loss_mean"] = lambda: _mean_loss(measured.voted)
-    for one in measured.passed:
-        made[f"verifier_calls_{one.name}"] = lambda one=one: _calls(one)  # type: ignore[misc]
-        made[f"verifier_calls_all_{one.name}"] = lambda one=one: _calls(one, 1.0)  # type: ignore[misc]
-    for name, found in measured.scored.items():
-        made[f"optscale_confidence_{name}"] = lambda found=found: _confidence(found)  # type: ignore[misc]
-        made[f"optscale_samples_{name}"] = lambda found=found: _samples(found)  # type: ignore[misc]
-    return {name: {"value": of.value, "from": of.low, "to": of.high} for name, of in _had(made)}
-
-
-def _had(made: Mapping[str, Callable[[], Interval]]) -> Iterator[tuple[str, Interval]]:
-    for name, compute in made.items():
-        try:
-            yield name, compute()
-        except MissingFigureError:
-            continue
-
-
-def _mean_loss(found: Sequence[Voted]) -> Interval:
-    losses = [each.loss(DEFAULT) for each in found]
-    resampled = np.mean([bootstrap.means(loss, seed) for seed, loss in enumerate(losses)], axis=0)
-    return bootstrap.interval(float(np.mean([loss.mean() for loss in losses])), resampled)
 
 
 def notes_of(measured: Measured) -> list[str]:
@@ -248,8 +226,8 @@ def notes_of(measured: Measured) -> list[str]:
         notes.append(f"Own samples: voting over {sizes.orders} orders of them; the hazard's prior is fitted to the same samples.")
     else:
         notes.append(
-            f"Voting: simulated answers, {sizes.questions:,} questions of each profile for each of {len(sizes.seeds)} seeds; weak, scattered "
-            "and maths go beyond the 10, 10 and 5 answers that they were fitted to."
+            f"Voting: simulated answers, {sizes.questions:,} questions of each profile for each of {len(sizes.seeds)} seeds; weak, "
+            "scattered and maths go beyond the 10, 10 and 5 answers that they were fitted to."
         )
     notes.append(
         "A vote's loss and tokens are against the vote over the first 20 of the same answers, or all if there are fewer; `uniform`: the "
@@ -275,13 +253,19 @@ def write_raw(measured: Measured, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     header = ("question", "full_right", "full_tokens", "right", "tokens", "samples", "rounds", "uniform_3_right", "priced_3_right")
     for each in measured.voted:
-        _write(folder / f"voting_{each.name}.csv", header, _voting_rows(each))
-    rows = ((each.name, row, n, c) for each in measured.passed for row, (n, c) in enumerate(each.counts.pairs))
+        _write(folder / f"voting_{each.name}.csv", header, _named(_voting_rows(each), measured.names))
+    rows = ((each.name, *row) for each in measured.passed for row in _named(each.counts.pairs, measured.names))
     _write(folder / "verifier.csv", ("set", "problem", "samples", "passes"), rows)
     if measured.scored:
         scored = (row for found in measured.scored.values() for each in found for row in _scored_rows(each))
         columns = ("target", "seed", "question", "within", "samples", "reached", "optscale_samples", "optscale_reached")
         _write(folder / "optscale.csv", columns, scored)
+
+
+def _named(rows: Iterable[Sequence[object]], names: Sequence[str]) -> Iterator[Sequence[object]]:
+    """Each with its question's name before it, or its number."""
+    for number, row in enumerate(rows):
+        yield names[number] if names else number, *row
 
 
 def _voting_rows(found: Voted) -> Iterator[Sequence[object]]:
@@ -290,8 +274,7 @@ def _voting_rows(found: Voted) -> Iterator[Sequence[object]]:
     columns = [found.full.right, found.full.tokens, rule.right, rule.tokens, rule.samples, rule.rounds]
     values: list[Sequence[object]] = [column.tolist() for column in columns]
     values += [none, none] if equal is None else [equal.uniform.tolist(), equal.priced.tolist()]
-    for question, row in enumerate(zip(*values, strict=True)):
-        yield question, *row
+    return zip(*values, strict=True)
 
 
 def _scored_rows(found: Scored) -> Iterator[Sequence[object]]:

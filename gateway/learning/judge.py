@@ -18,7 +18,6 @@ import orjson
 
 from gateway.access.keys import Principal
 from gateway.config.schema import Judge as Settings
-from gateway.wire.answers import answer_of
 from gateway.learning.findings import Case, Findings
 from gateway.learning.reviewing import Unjudged
 from gateway.pool.transport import Transport
@@ -28,6 +27,7 @@ from gateway.serving.patience import Patience
 from gateway.serving.relay import Way, relay
 from gateway.serving.state import RealModel, State
 from gateway.store.record import call_row
+from gateway.wire.answers import answer_of
 from gateway.wire.errors import JSON, ApiError
 from gateway.wire.request import read
 from policies.prompts.judge import BEST, WORST, judge_prompt, verdict

@@ -18,10 +18,10 @@ import msgspec
 import orjson
 
 from gateway.config.schema import Learning
-from gateway.wire.answers import answer_of, text_of
 from gateway.learning.findings import Case, Findings
 from gateway.serving.call import Examined, Receipt
 from gateway.serving.hearing import LONGEST_PROMPT
+from gateway.wire.answers import answer_of, text_of
 from policies.signals import signals
 from policies.values.answer import Wanted
 
