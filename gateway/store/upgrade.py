@@ -14,8 +14,8 @@ _WITHIN_S = 600.0
 def bring_up(url: str) -> None:
     """Runs `trilemma migrate` in a process of its own: SQLAlchemy and Alembic would weigh on this one for ever. Raises StoreError.
 
-    It is told the URL where nobody else can read it: that may hold a password. Ctrl-C at a terminal is not for it: it ends with its work, or
-    with this process.
+    It is told the URL where nobody else can read it: that may hold a password. Ctrl-C at a terminal is not for it: it ends with its work,
+    or with this process.
     """
     command = guarded([sys.executable, "-P", "-m", "gateway.store.migrate", "--url", "-"])
     try:
