@@ -303,8 +303,8 @@ def notes_of(measured: Measured) -> list[str]:
     notes.append(
         f"ope_half_width_{sizes.long_log}: the worst of all logs with a floor of 10 % and all targets, those too that a log took on its "
         "floor alone, a share of 0.1 / plans: with 11 plans and a reward model that explains a tenth of the variance, 0.2, no estimator "
-        "gets below 0.062, which is 1.96 sqrt(110 x 0.9 x 0.2 / 20,000). `_promotable`, which has the bar: of the log of a learning policy, "
-        "and what one would promote from it."
+        "gets below 0.062, which is 1.96 sqrt(110 x 0.9 x 0.2 / 20,000). `_promotable`, which has the bar: of the log of a learning "
+        "policy, and what one would promote from it."
     )
     notes += [f"The embedding `{name}` is missing: {reason}" for name, reason in measured.missing.items()]
     notes.append("decide_cpu_us: features not included; linucb and thompson with 32 features, `_plain` with none.")
