@@ -119,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--matrix", type=Path, metavar="FILE", help="routing: your outcomes, CSV: id,prompt,category,<a column per model>")
     parser.add_argument("--costs", type=Path, metavar="FILE", help="routing: what they cost, USD: the same ids and models")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="routing: where embeddings are kept (default: .trilemma/cache)")
-    parser.add_argument("--samples", type=Path, metavar="FILE", help="decoding: your samples: question,sample,answer,correct,tokens")
+    parser.add_argument("--samples", type=Path, metavar="FILE", help="decoding: your samples: set,question,sample,answer,correct,tokens")
     parser.add_argument("--blocks", type=_positive, metavar="N", help="blocks per series, the least one counts")
     parser.add_argument("--command", metavar="CMD", help="measure another server instead; {config}, {port}, {backend} are filled in")
     return parser

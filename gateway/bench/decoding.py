@@ -2,8 +2,7 @@
 
 What is measured stands in policies/bench/decoding.py; here it becomes figures, tables and files.
 
-    voting_*, equal_tokens_*   votes that stop early          verifier_*   an exact verifier
-    optscale_*                 a scorer
+    vote_*, price_gain_*   votes that stop early          verifier_*   an exact verifier          optscale_*   a scorer
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
+from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from gateway.bench.curves import curves
 from gateway.bench.report import Bar, Report, commit, machine, versions
 from policies.bench import bootstrap, decoding, passes, samples, scoring
 from policies.bench.bootstrap import Interval
-from policies.bench.decoding import Passed, Sizes, Voted
+from policies.bench.decoding import Equal, Passed, Sizes, Voted
 from policies.bench.passes import Counts
 from policies.bench.scoring import OURS, THEIRS, Scored
 from policies.bench.voting import DEFAULT
@@ -36,30 +36,28 @@ Figure = Callable[[], Interval]
 _TOKENS: Final[Mapping[str, float]] = {"mid": 0.42, "easy": 0.39, "weak": 0.58, "scattered": 0.68, "maths": 0.67}
 _CALLS: Final[Mapping[str, float]] = {"humaneval": 0.27, "game24_cot": 0.56, "game24_direct": 0.65}
 BARS: Final[Mapping[str, Bar]] = {
-    **{f"voting_loss_{name}": Bar(most=0.25) for name in _TOKENS},
-    "voting_loss_mean": Bar(most=0.12),
-    **{f"voting_tokens_{name}": Bar(most=most) for name, most in _TOKENS.items()},
-    "voting_rounds_mean": Bar(most=4.0),
-    "voting_rounds_mid": Bar(most=3.0),
-    "equal_tokens_gain_mid": Bar(least=2.0),
-    "equal_tokens_gain_scattered": Bar(least=1.0),
+    "vote_loss_max": Bar(most=0.25),
+    "vote_loss_mean": Bar(most=0.12),
+    **{f"vote_tokens_{name}": Bar(most=most) for name, most in _TOKENS.items()},
+    "vote_rounds": Bar(most=4.0),
+    "vote_rounds_mid": Bar(most=3.0),
+    "price_gain_mid": Bar(least=2.0),
+    "price_gain_scattered": Bar(least=1.0),
     **{f"verifier_calls_{name}": Bar(most=most) for name, most in _CALLS.items()},
-    **{
-        f"optscale_confidence_{target.name}": Bar(round(target.confidence - 0.01, 3), round(target.confidence + 0.09, 3))
-        for target in scoring.TARGETS
-    },
-    **{f"optscale_samples_{target.name}": Bar(most=0.35) for target in scoring.TARGETS},
+    "optscale_worst_gap": Bar(most=0),
+    "optscale_samples_ratio": Bar(most=0.35),
 }
 """Of the profiles, sets and families that come with the suite; none of them is meant for samples of the user's own."""
 
-OWN: Final = "own"
+OWN: Final = "samples of one's own were given: only what is measured on them is there"
 EQUAL: Final = 3
+_TAKEN: Final = frozenset({"max", "mean"})
 
 
 @dataclass(frozen=True)
 class Measured:
-    """All that a run saw. where: the machine, before. data: input -> SHA-256. voted, passed, scored: what could be measured. names:
-    of the questions, where they are the user's own."""
+    """All that a run saw. where: the machine, before. data: input -> SHA-256. voted, passed, scored: what could be measured. names: of
+    the questions of a profile or set; without them they are numbered. mute: sets of which no answer can vote."""
 
     sizes: Sizes
     where: Mapping[str, Any]
@@ -67,8 +65,9 @@ class Measured:
     passed: Sequence[Passed]
     scored: Mapping[str, Sequence[Scored]]
     data: Mapping[str, str]
+    names: Mapping[str, Sequence[str]]
     own: bool = False
-    names: Sequence[str] = ()
+    mute: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,9 @@ def measure(sizes: Sizes, progress: Progress) -> Measured:
     where = machine()
     found = decoding.voted(sizes, progress)
     scored = decoding.scored(sizes, progress)
-    return Measured(sizes, where, found, decoding.published(), scored, {passes.FILE.name: passes.digest()})
+    names = [f"{seed}:{question}" for seed in sizes.seeds for question in range(sizes.questions)]
+    data = {passes.FILE.name: passes.digest()}
+    return Measured(sizes, where, found, decoding.published(), scored, data, {each.name: names for each in found})
 
 
 def measure_own(sizes: Sizes, file: Path) -> Measured:
@@ -106,11 +107,15 @@ def measure_own(sizes: Sizes, file: Path) -> Measured:
         read = samples.read(file)
     except (OSError, samples.SamplesError) as error:
         raise BenchError(str(error)) from None
-    given = read.answers
-    counts = Counts(given.sizes, given.right.sum(axis=1))
-    voted = [decoding.own(OWN, given, sizes)] if (given.keys >= 0).any() else []
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    return Measured(sizes, where, voted, [decoding.own_passed(OWN, counts)], {}, {file.name: digest}, own=True, names=read.questions)
+    if taken := _TAKEN & set(read):
+        raise BenchError(f"{file}: a set cannot be called `{min(taken)}`, that is a figure over all of them")
+    answers = {name: each.answers for name, each in read.items()}
+    mute = [name for name, given in answers.items() if (given.keys < 0).all()]
+    voted = [decoding.own(name, given, sizes) for name, given in answers.items() if name not in mute]
+    passed = [decoding.own_passed(name, Counts(given.sizes, given.right.sum(axis=1))) for name, given in answers.items()]
+    data = {file.name: hashlib.sha256(file.read_bytes()).hexdigest()}
+    names = {name: each.questions for name, each in read.items()}
+    return Measured(sizes, where, voted, passed, {}, data, names, own=True, mute=mute)
 
 
 def report(measured: Measured) -> Report:
@@ -146,23 +151,23 @@ def intervals_of(measured: Measured) -> tuple[dict[str, Interval | None], dict[s
         except MissingFigureError as error:
             values[name] = None
             reasons[name] = str(error)
-    return values, reasons
+    missing = [name for name in BARS if name not in values]
+    return values | dict.fromkeys(missing), reasons | dict.fromkeys(missing, OWN)
 
 
 def _voting(measured: Measured) -> Mapping[str, Figure]:
-    found = measured.voted
-    if not found:
-        return {f"voting_{figure}_{OWN}": _unreadable for figure in ("loss", "tokens", "rounds")} | {
-            f"equal_tokens_gain_{OWN}": _unreadable
-        }
-    made: dict[str, Figure] = {f"voting_loss_{each.name}": partial(_mean, [each.loss(DEFAULT)]) for each in found}
-    if not measured.own:
-        made["voting_loss_mean"] = partial(_mean, [each.loss(DEFAULT) for each in found])
-    made |= {f"voting_tokens_{each.name}": partial(bootstrap.ratio, each.rules[DEFAULT].tokens, each.full.tokens) for each in found}
-    made |= {f"voting_rounds_{each.name}": partial(_mean, [each.rules[DEFAULT].rounds]) for each in found}
-    if not measured.own:
-        made["voting_rounds_mean"] = partial(_mean, [each.rules[DEFAULT].rounds for each in found])
-    return made | {f"equal_tokens_gain_{each.name}": partial(_gain, each) for each in found}
+    found, mute = measured.voted, measured.mute
+    losses: dict[str, Figure] = {each.name: partial(_mean, [each.loss(DEFAULT)]) for each in found}
+    made: dict[str, Figure] = {
+        "vote_loss_max": partial(_worst, losses.values()),
+        "vote_loss_mean": partial(_mean, [each.loss(DEFAULT) for each in found]),
+    }
+    made |= {f"vote_loss_{name}": loss for name, loss in losses.items()}
+    made |= {f"vote_tokens_{each.name}": partial(bootstrap.ratio, each.rules[DEFAULT].tokens, each.full.tokens) for each in found}
+    made["vote_rounds"] = partial(_mean, [each.rules[DEFAULT].rounds for each in found])
+    made |= {f"vote_rounds_{each.name}": partial(_mean, [each.rules[DEFAULT].rounds]) for each in found}
+    made |= {f"price_gain_{each.name}": partial(_gain, each) for each in found}
+    return made | {f"{figure}_{name}": _unreadable for name in mute for figure in ("vote_loss", "vote_tokens", "vote_rounds", "price_gain")}
 
 
 def _verifying(found: Sequence[Passed]) -> Mapping[str, Figure]:
@@ -171,16 +176,32 @@ def _verifying(found: Sequence[Passed]) -> Mapping[str, Figure]:
 
 
 def _scoring(found: Mapping[str, Sequence[Scored]]) -> Mapping[str, Figure]:
-    some: dict[str, Figure] = {f"optscale_confidence_{name}": partial(_confidence, each) for name, each in found.items()}
-    return some | {f"optscale_samples_{name}": partial(_fewer, each) for name, each in found.items()}
+    if not found:
+        return {}
+    confidences: dict[str, Figure] = {f"optscale_confidence_{name}": partial(_confidence, each) for name, each in found.items()}
+    fewer: dict[str, Figure] = {f"optscale_samples_{name}": partial(_fewer, each) for name, each in found.items()}
+    return {
+        "optscale_worst_gap": partial(_worst, [partial(_gap, each) for each in found.values()]),
+        "optscale_samples_ratio": partial(_worst, fewer.values()),
+        **confidences,
+        **fewer,
+    }
 
 
-def _unreadable() -> Interval:
+def _worst(figures: Iterable[Figure]) -> Interval:
+    """The largest, with its own interval."""
+    found = [compute() for compute in figures]
+    return max(found, key=lambda of: (of.value, of.high)) if found else _unreadable()
+
+
+def _unreadable() -> NoReturn:
     raise MissingFigureError("no answer of the samples can vote: `answer` is empty everywhere")
 
 
 def _mean(parts: Sequence[Array]) -> Interval:
     """The mean of means, each of its own questions."""
+    if not parts:
+        _unreadable()
     resampled = np.mean([bootstrap.means(values, seed) for seed, values in enumerate(parts)], axis=0)
     return bootstrap.interval(float(np.mean([values.mean() for values in parts])), resampled)
 
@@ -199,6 +220,11 @@ def _calls(counts: Counts, share: float) -> Interval:
 
 def _confidence(found: Sequence[Scored]) -> Interval:
     return bootstrap.mean(scoring.reached(found, OURS))
+
+
+def _gap(found: Sequence[Scored]) -> Interval:
+    target, reached = found[0].target, scoring.reached(found, OURS)
+    return bootstrap.interval(float(target.gap(reached.mean())), target.gap(bootstrap.means(reached)))
 
 
 def _fewer(found: Sequence[Scored]) -> Interval:
@@ -221,7 +247,10 @@ def tables_of(measured: Measured, figures: Mapping[str, Interval | None]) -> dic
 def notes_of(measured: Measured) -> list[str]:
     """What a reader of the figures has to know."""
     sizes = measured.sizes
-    notes = ["Intervals are by bootstrap over questions, each with all its samples. Losses and gains are in points of accuracy."]
+    notes = [
+        "Intervals are by bootstrap over questions, each with all its samples; the worst of several has its own. Losses and gains are in "
+        "points of accuracy."
+    ]
     if measured.own:
         notes.append(f"Own samples: voting over {sizes.orders} orders of them; the hazard's prior is fitted to the same samples.")
     else:
@@ -243,45 +272,56 @@ def notes_of(measured: Measured) -> list[str]:
         notes.append(
             f"Scores: {sizes.scored:,} questions of a family for each of {len(sizes.score_seeds)} seeds, {sizes.calibration} calibration "
             f"questions of {scoring.CALIBRATION} scores; confidence and samples are of questions whose true N* is at most 64; "
-            f"optscale_samples is over those of OptScale's rule (`{THEIRS}`)."
+            f"optscale_samples is over those of OptScale's rule (`{THEIRS}`), its ratio the worst. optscale_worst_gap: how far a "
+            f"confidence lies outside its target - {scoring.BELOW:g} and + {scoring.ABOVE:g}."
         )
     return notes
 
 
 def write_raw(measured: Measured, folder: Path) -> None:
-    """What the figures are computed from, as CSV."""
+    """What the figures are computed from, as CSV. Questions of a simulation are SEED:NUMBER, of scores LEVEL:SEED:NUMBER."""
     folder.mkdir(parents=True, exist_ok=True)
-    header = ("question", "full_right", "full_tokens", "right", "tokens", "samples", "rounds", "uniform_3_right", "priced_3_right")
-    for each in measured.voted:
-        _write(folder / f"voting_{each.name}.csv", header, _named(_voting_rows(each), measured.names))
-    rows = ((each.name, *row) for each in measured.passed for row in _named(each.counts.pairs, measured.names))
-    _write(folder / "verifier.csv", ("set", "problem", "samples", "passes"), rows)
-    if measured.scored:
-        scored = (row for found in measured.scored.values() for each in found for row in _scored_rows(each))
-        columns = ("target", "seed", "question", "within", "samples", "reached", "optscale_samples", "optscale_reached")
-        _write(folder / "optscale.csv", columns, scored)
+    names, voted, passed = measured.names, measured.voted, measured.passed
+    votes = (row for each in voted for row in _rows(each.name, _votes(each), names))
+    header = ("profile", "question", "samples", "rounds", "tokens", "correct", "full_tokens", "full_correct")
+    _write(folder / "vote.csv", header, votes)
+    prices = (row for each in voted if EQUAL in each.equal for row in _rows(each.name, _prices(each.equal[EQUAL]), names))
+    _write(folder / "price.csv", ("profile", "question", "tokens", "correct", "uniform_tokens", "uniform_correct"), prices)
+    calls = (row for each in passed for row in _rows(each.name, _tries(each.counts), names))
+    _write(folder / "verifier.csv", ("set", "question", "calls", "solved", "solvable"), calls)
+    counts = (row for each in passed for row in _rows(each.name, (each.counts.samples, each.counts.passes), names))
+    _write(folder / "passes.csv", ("set", "question", "samples", "passes"), counts)
+    for file, rule in (("optscale.csv", OURS), ("optscale_normal.csv", THEIRS)) if measured.scored else ():
+        scores = (row for found in measured.scored.values() for each in found for row in _scores(each, rule))
+        _write(folder / file, ("family", "target", "question", "samples", "reached", "reachable"), scores)
 
 
-def _named(rows: Iterable[Sequence[object]], names: Sequence[str]) -> Iterator[Sequence[object]]:
-    """Each with its question's name before it, or its number."""
-    for number, row in enumerate(rows):
-        yield names[number] if names else number, *row
+def _rows(name: str, columns: Sequence[npt.NDArray[Any]], names: Mapping[str, Sequence[str]]) -> Iterator[Sequence[object]]:
+    """Each with its set and its question's name before it, or its number."""
+    known = names.get(name)
+    for number, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        yield name, known[number] if known else number, *row
 
 
-def _voting_rows(found: Voted) -> Iterator[Sequence[object]]:
-    rule, equal = found.rules[DEFAULT], found.equal.get(EQUAL)
-    none = [""] * len(rule.right)
-    columns = [found.full.right, found.full.tokens, rule.right, rule.tokens, rule.samples, rule.rounds]
-    values: list[Sequence[object]] = [column.tolist() for column in columns]
-    values += [none, none] if equal is None else [equal.uniform.tolist(), equal.priced.tolist()]
-    return zip(*values, strict=True)
+def _votes(found: Voted) -> Sequence[Array]:
+    rule = found.rules[DEFAULT]
+    return rule.samples, rule.rounds, rule.tokens, rule.right, found.full.tokens, found.full.right
 
 
-def _scored_rows(found: Scored) -> Iterator[Sequence[object]]:
-    ours, theirs = found.rules[OURS], found.rules[THEIRS]
-    columns = (found.within, ours.samples, ours.reached, theirs.samples, theirs.reached)
-    for question, row in enumerate(zip(*(column.astype(int).tolist() for column in columns), strict=True)):
-        yield found.target.name, found.seed, question, *row
+def _prices(found: Equal) -> Sequence[Array]:
+    return found.priced_tokens, found.priced, found.uniform_tokens, found.uniform
+
+
+def _tries(found: Counts) -> Sequence[npt.NDArray[Any]]:
+    calls, solved = passes.within(found, passes.frontier(found).cap())
+    return calls, solved, (found.passes > 0).astype(int)
+
+
+def _scores(found: Scored, rule: str) -> Iterator[Sequence[object]]:
+    target, drawn = found.target, found.rules[rule]
+    columns = (drawn.samples, drawn.reached.astype(int), found.within.astype(int))
+    for question, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        yield target.family, target.confidence, f"{target.level:g}:{found.seed}:{question}", *row
 
 
 def _write(file: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -303,4 +343,4 @@ def write_plots(measured: Measured, folder: Path) -> None:
             "who knows the pass rates": list(zip((calls / line.uniform).tolist(), solved.tolist(), strict=True)),
         }
         drawn = curves(f"Solved against calls, {each.name}", "calls, share of all samples", "solved, share of problems", series)
-        (folder / f"decoding_{each.name}.svg").write_text(drawn)
+        (folder / f"decoding_{quote(each.name, safe=' ')}.svg").write_text(drawn)

@@ -21,6 +21,7 @@ from gateway.config.schema import Config, Key, Model, VirtualModel
 from gateway.engines.embeddings import endpoints
 from gateway.store.urls import PostgresUrl, located
 from policies import registry
+from policies.decoding.registry import SINGLE, strategy
 from policies.encoders import Encoders
 from policies.values.plan import Plan
 
@@ -39,6 +40,7 @@ def check(config: Config, policy_problems: PolicyProblems | None = None) -> list
         *check_engines(config),
         *_models(config, names),
         *_policies(config, policy_problems),
+        *_strategies(config, names),
         *(finding for name, virtual in config.virtual_models.items() for finding in _virtual(name, virtual, config, names)),
         *_keys(config, names),
         *_limits(config),
@@ -200,6 +202,27 @@ def _policies(config: Config, policy_problems: PolicyProblems) -> Iterator[Findi
                 yield Finding(("policies", name), f"for virtual model `{model}`: {problem}", about_key=True)
 
 
+def _strategies(config: Config, names: _Names) -> Iterator[Finding]:
+    used = {plan.strategy for virtual in config.virtual_models.values() for plan in virtual.plans.values()}
+    for name, spec in config.strategies.items():
+        loc = ("strategies", name)
+        if name == SINGLE:
+            yield Finding(loc, f"`{SINGLE}` is built in: give this strategy another name", about_key=True)
+        elif name not in used:
+            yield Finding(loc, "no plan uses this strategy", "warning", about_key=True)
+        try:
+            needs = strategy(spec.type, spec.params).needs
+        except ValueError as error:
+            yield Finding(loc, str(error), about_key=True)
+            continue
+        for role, model in spec.roles.items():
+            if role not in needs.roles:
+                yield Finding((*loc, "roles", role), f"`{spec.type}`, as it is set here, asks no `{role}`", "warning", about_key=True)
+            if names.serving(model) is None:
+                suggestion = did_you_mean(model, [*names.real, *names.aliases])
+                yield Finding((*loc, "roles", role), f"no backend serves `{model}`{suggestion}")
+
+
 def _virtual(name: str, virtual: VirtualModel, config: Config, names: _Names) -> Iterator[Finding]:
     loc = ("virtual_models", name)
     policies = [*config.policies, "fixed"]
@@ -211,6 +234,9 @@ def _virtual(name: str, virtual: VirtualModel, config: Config, names: _Names) ->
     elif len(virtual.plans) == 1 and config.policies[virtual.policy].type != "fixed":
         yield Finding((*loc, "policy"), "a policy has nothing to choose from one plan: `fixed` would do", "warning")
     for plan, spec in virtual.plans.items():
+        if spec.strategy != SINGLE and spec.strategy not in config.strategies:
+            suggestion = did_you_mean(spec.strategy, [*config.strategies, SINGLE])
+            yield Finding((*loc, "plans", plan, "strategy"), f"there is no strategy `{spec.strategy}`{suggestion}")
         place, model = (*loc, "plans", plan, "model"), spec.model
         if names.serving(model) is not None:
             continue

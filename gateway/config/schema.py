@@ -296,11 +296,27 @@ class Policy(Section):
     )
 
 
+class StrategySpec(Section):
+    """How a plan's model is asked more than once, and which answer is given."""
+
+    type: str = Field(min_length=1, description="The strategy: docs/decoding.md names them.")
+    params: dict[str, Any] = Field({}, description="The strategy's parameters; docs/decoding.md names them.")
+    roles: dict[str, Name] = Field(
+        {}, description="Who does what beside sampling, role -> real model: a `judge`, for one. Default: the plan's own model."
+    )
+    temperature: float | None = Field(
+        None,
+        ge=0,
+        le=2,
+        description="The least temperature of its samples, where a request names a lower one. Default: at temperature 0 there is one.",
+    )
+
+
 class PlanSpec(Section):
     """One way to run a request."""
 
     model: Name = Field(description="The real model that runs it.")
-    strategy: Literal["single"] = Field("single", description="How it is decoded: `single` is one plain call.")
+    strategy: str = Field("single", min_length=1, description="How it is decoded: a name in `strategies`, or `single`: one plain call.")
     reasoning: Literal["off", "low", "medium", "high"] | None = Field(
         None, description="How much the model thinks, where it can be told. Default: as it does by itself."
     )
@@ -521,6 +537,7 @@ class Config(Section):
     models: dict[Name, Model] = Field({}, description="What is known of real models, by public name.")
     embeddings: dict[Name, Embeddings] = Field({}, description="Embeddings endpoints that policies may read features from, by name.")
     policies: dict[Name, Policy] = Field({}, description="Routing policies, by name.")
+    strategies: dict[Name, StrategySpec] = Field({}, description="Ways to decode that plans name.")
     virtual_models: dict[Name, VirtualModel] = Field({}, description="Names that a policy answers for.")
     keys: list[Key] = Field([], description="Who may call.")
     limits: Limits = Field(Limits(), description="What callers may use.")

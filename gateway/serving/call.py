@@ -95,13 +95,33 @@ class Words(msgspec.Struct):
             self.answer += data[: self.most + 1 - len(self.answer)]
 
 
+class Tried(msgspec.Struct):
+    """A candidate of a strategy. outcome: `cancelled` while it runs, and for ever if nobody waited for it. finish: why it ended, as the
+    engine says. score: what it was chosen by; None: by nothing. cost: USD."""
+
+    index: int
+    outcome: Literal["won", "lost", "failed", "cancelled"] = "cancelled"
+    finish: str | None = None
+    score: float | None = None
+    tokens: int | None = None
+    cost: float = 0.0
+
+
+class Tries(msgspec.Struct, frozen=True):
+    """What a strategy tried, and in a word why one of them won; None: none did."""
+
+    candidates: list[Tried]
+    why: str | None = None
+
+
 class Receipt(msgspec.Struct):
     """What is known of a request so far; owned by that request alone.
 
     call: the request's head. code: of the error that the gateway answered with. plan: which a virtual model's policy drew; explored: it was
     not the one that the policy likes best; choice: what it was drawn from. session: the caller's own, as it came. tags: the
     caller's, and over them its key's. learn: whether policies may learn from it. dry_run: nothing is called, and nothing kept or counted.
-    permit: what it has of its caller's limits; None: there are none.
+    permit: what it has of its caller's limits; None: there are none. tried: a strategy's
+    candidates, in the order in which they began; why: it chose as it did.
     """
 
     request_id: str
@@ -137,6 +157,8 @@ class Receipt(msgspec.Struct):
     words: Words | None = None
     learn: bool = True
     dry_run: bool = False
+    tried: list[Tried] = []
+    why: str | None = None
 
     def headers(self, *, stream: bool) -> list[Header]:
         """The headers of every answer, errors too. Notes the overhead, seconds, that they tell of."""
@@ -151,7 +173,8 @@ class Receipt(msgspec.Struct):
             (b"x-trilemma-overhead-ms", b"%.2f" % (overhead * 1e3)),
         ]
         if not stream:
-            out.append((b"x-trilemma-candidates", b"1" if self.outcome == "ok" else b"0"))
+            candidates = sum([each.outcome in ("won", "lost") for each in self.tried]) if self.tried else int(self.outcome == "ok")
+            out.append((b"x-trilemma-candidates", b"%d" % candidates))
             out.append((b"x-trilemma-cost", b"%.10g" % self.cost))
         if self.clipped:
             out.append((b"x-trilemma-clipped", ",".join(self.clipped).encode()))
@@ -161,7 +184,9 @@ class Receipt(msgspec.Struct):
 
     @property
     def cost(self) -> float:
-        """USD, as far as usage is known."""
+        """USD, as far as usage is known: of a strategy, all its calls."""
+        if self.tried:
+            return sum([call.rates.cost(call.usage) for call in self.calls if call.usage is not None])
         return self.rates.cost(self.usage) if self.usage is not None else 0.0
 
 
@@ -170,7 +195,10 @@ class StreamBroken(Exception):
 
 
 class Stream(Protocol):
-    """A body that comes in pieces. `close` ends everything behind it, on every path, exactly once."""
+    """A body that comes in pieces. `close` ends everything behind it, on every path, exactly once. takes_comments: it is one of events, and
+    between its pieces a comment may stand."""
+
+    takes_comments: bool
 
     async def next(self) -> bytes:
         """The next bytes to send; empty at the end. A failure that can still be told to the client is told in the stream;

@@ -20,7 +20,8 @@ import msgspec
 
 from gateway.serving.call import Receipt
 from gateway.serving.choice import Choice, Decided, Excluded, Snapshot, Weighed
-from gateway.serving.eligible import Eligible, eligible, least
+from gateway.serving.decoding import PATH as DECODED
+from gateway.serving.eligible import Eligible, Strategies, eligible, least
 from gateway.serving.expected import Expectations
 from gateway.serving.options import Options
 from gateway.serving.prompt import answered, conversation, prompt_of, raws_of
@@ -102,6 +103,7 @@ async def choose(deciding: Deciding, route: VirtualModel, policy: Policy, receip
         max_cost=max_cost,
         budget_tokens=asked.budget_tokens,
         answers=int(fields.n or 1),
+        strategies=_strategies(route, receipt, fields, asked) if route.decodes or asked.strategy is not None else None,
     )
     key, standing, unit, first = _place(deciding, route, receipt, tenant, raws)
     candidates = _candidates(deciding, route, may, prompt, standing)
@@ -151,6 +153,17 @@ async def choose(deciding: Deciding, route: VirtualModel, policy: Policy, receip
     return _kept_from(route, may.excluded, model) if may.excluded else model
 
 
+def _strategies(route: VirtualModel, receipt: Receipt, fields: Fields, asked: Options) -> Strategies:
+    """What of the request counts for plans with a strategy."""
+    counts = [1 if each is None else each.strategy.most for each in route.decodings]
+    barred = None
+    if receipt.call is not None and receipt.call.path != DECODED:
+        barred = "model"
+    elif (fields.n or 1) > 1:
+        barred = "n"
+    return Strategies(counts, asked.strategy, barred)
+
+
 def _failed(route: VirtualModel, receipt: Receipt, error: Exception) -> str:
     """Tells of a policy or an encoder that failed, and where, but not in its words, which may be those of the prompt; the reason that is
     kept."""
@@ -176,14 +189,16 @@ def _kept_from(route: VirtualModel, excluded: Sequence[Excluded], model: RealMod
 
 def _candidates(deciding: Deciding, route: VirtualModel, may: Eligible, prompt: Prompt, standing: Standing | None) -> tuple[Candidate, ...]:
     """Those who may serve, with what is expected of them; plans that differ in nothing that counts for that are asked about once."""
-    known: dict[tuple[str, str | None, int | None, bool], tuple[float, float]] = {}
+    known: dict[tuple[str, str | None, str, int | None, bool], tuple[float, float]] = {}
     found = []
     for index in may.plans:
         plan, most = route.plans[index], may.most[index]
-        alike = (plan.model, plan.reasoning, most, standing is not None and standing.plan == plan.name)
+        alike = (plan.model, plan.reasoning, plan.strategy, most, standing is not None and standing.plan == plan.name)
         expected = known.get(alike)
         if expected is None:
-            expected = known[alike] = deciding.expectations.of(plan, route.models[index], prompt, most, standing)
+            decoding = route.decodings[index]
+            count = 1 if decoding is None else decoding.strategy.most
+            expected = known[alike] = deciding.expectations.of(plan, route.models[index], prompt, most, standing, count)
         cost, latency = expected
         found.append(Candidate(plan, index, cost, latency))
     return tuple(found)

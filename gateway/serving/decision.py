@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.serving.call import Receipt
+from gateway.serving.call import Receipt, Tries
 from gateway.serving.choice import Decided
 from gateway.serving.ids import minted_at
 from gateway.serving.state import RealModel, State, VirtualModel
@@ -60,6 +60,7 @@ def of_record(state: State, found: Found) -> Told:
         "explored": bool(row["explored"]),
         "served_model": row["served_model"],
         "calls": [_call(each) for each in found.calls],
+        **_tried(row),
         "usage": usage(row),
         "cost": row["cost_usd"],
         "latency_ms": latency_s * 1e3,
@@ -103,6 +104,7 @@ def _head(id_: str, created: float, requested: str | None, policy: str, config_h
         "shadow": {},
         "fallback": None,
         "strategy_candidates": [],
+        "strategy_why": None,
     }
 
 
@@ -175,6 +177,26 @@ def _known(state: State, row: Record) -> Told:
     if row["policy"] == "none" and row["attempts"] == 0:  # it never came to a decision
         return {}
     return {"candidates": _alone(route) or [_candidate(row["plan"], None, row["strategy"], row["propensity"])]}
+
+
+def _tried(row: Record) -> Told:
+    """A strategy's candidates; of one call there are none."""
+    if row["tried"] is None:
+        return {"strategy_candidates": [], "strategy_why": None}
+    tries = msgspec.json.decode(row["tried"], type=Tries)
+    found = [
+        {
+            "index": each.index,
+            "score": each.score,
+            "won": each.outcome == "won",
+            "outcome": each.outcome,
+            "finish_reason": each.finish,
+            "tokens": each.tokens,
+            "cost": each.cost,
+        }
+        for each in tries.candidates
+    ]
+    return {"strategy_candidates": found, "strategy_why": tries.why}
 
 
 def _call(row: Record) -> Told:

@@ -1,5 +1,6 @@
 """Which plans may run a request: filters before anything is weighed, each exclusion with its reason.
 
+    strategy          the caller asks for another one, or none can serve such a request: several answers, or no chat
     reasoning         the caller asks for another amount of thinking
     capability:NAME   the model cannot do what the request needs, anywhere in its history
     context_length    prompt and answer would not fit
@@ -21,6 +22,7 @@ import msgspec
 from gateway.serving.choice import Excluded
 from gateway.serving.state import RealModel
 from gateway.wire.errors import ApiError
+from policies.decoding.registry import SINGLE
 from policies.values.plan import Plan, Reasoning
 from policies.values.prompt import Prompt
 
@@ -41,6 +43,28 @@ class Eligible(msgspec.Struct, frozen=True, gc=False):
     most: tuple[int | None, ...]
 
 
+class Strategies(msgspec.Struct, frozen=True):
+    """counts: candidates of each plan in the worst case, 1: it has no strategy. wanted: the one that the caller asks for. barred: the
+    parameter of the request because of which it can be served by one plain call only."""
+
+    counts: Sequence[int]
+    wanted: str | None = None
+    barred: str | None = None
+
+    def against(self, plan: Plan) -> str | None:
+        """What is against a plan."""
+        if self.wanted is not None and plan.strategy != self.wanted:
+            return "strategy"
+        return "strategy" if self.barred is not None and plan.strategy != SINGLE else None
+
+    def refusal(self) -> ApiError:
+        """What a caller is told when no plan is left."""
+        if self.wanted is not None and self.barred is None:
+            return ApiError(400, "caller_invalid_value", "No plan of this model has such a strategy.", param="trilemma.strategy")
+        message = "Every plan of this model has a strategy, which such a request cannot be served with: it must be one chat completion."
+        return ApiError(400, "caller_invalid_value", message, param=self.barred)
+
+
 def eligible(
     plans: Sequence[Plan],
     models: Sequence[RealModel],
@@ -50,9 +74,10 @@ def eligible(
     max_cost: float | None = None,
     budget_tokens: int | None = None,
     answers: int = 1,
+    strategies: Strategies | None = None,
 ) -> Eligible:
     """Filters. reasoning, budget_tokens: what the caller asks for. max_cost: most that the request may cost, USD. answers: how many there
-    are to be, each as long as it may be.
+    are to be, each as long as it may be. strategies: where plans have any, or the caller asks for one.
 
     Raises ApiError 400 when nothing fits.
     """
@@ -60,7 +85,7 @@ def eligible(
     if budget_tokens is not None:
         bounds = [least(bound, budget_tokens) for bound in bounds]
     needs = _needs(prompt)
-    if reasoning is None and max_cost is None and not needs and _all_fit(models, prompt, bounds):
+    if reasoning is None and max_cost is None and strategies is None and not needs and _all_fit(models, prompt, bounds):
         return Eligible(tuple(range(len(plans))), (), tuple(bounds))
     left = list(range(len(plans)))
     excluded: list[Excluded] = []
@@ -76,14 +101,18 @@ def eligible(
             left = kept
 
     each = _each(models)
-    most = tuple(bounds)
+    counts = [1] * len(plans) if strategies is None else strategies.counts
+    most = tuple([bound if bound is None or count == 1 else max(1, bound // count) for bound, count in zip(bounds, counts, strict=True)])
+    bounds = list(most)
+    if strategies is not None:
+        keep([strategies.against(plan) for plan in plans], strategies.refusal)
     if reasoning is not None:
         keep([None if plan.reasoning in (None, reasoning) else "reasoning" for plan in plans], None)
     for need in needs:
         keep(each(partial(_lacks, need)), partial(_no_capability, need))
     keep([_too_long(model, prompt, bound) for model, bound in zip(models, bounds, strict=True)], _no_context)
     if max_cost is not None:
-        paid = [_paid(model, prompt, max_cost, answers) for model in models]
+        paid = [_paid(model, prompt, max_cost, answers, count) for model, count in zip(models, counts, strict=True)]
         most = tuple(map(least, bounds, paid))
         dear = [_too_dear(*bound) for bound in zip(paid, [least(bound, prompt.max_tokens) for bound in bounds], strict=True)]
         keep(["max_cost" if is_dear else None for is_dear in dear], _no_money)
@@ -142,11 +171,11 @@ def _too_long(model: RealModel, prompt: Prompt, bound: int | None) -> str | None
     )
 
 
-def _paid(model: RealModel, prompt: Prompt, max_cost: float, answers: int) -> int | None:
-    """Tokens of each answer that the money buys; None: they cost nothing."""
-    rest = max_cost * 1e6 - prompt.tokens * model.rates.input
+def _paid(model: RealModel, prompt: Prompt, max_cost: float, answers: int, calls: int) -> int | None:
+    """Tokens of each answer that the money buys; None: they cost nothing. calls: that read the prompt, each for so many answers."""
+    rest = max_cost * 1e6 - prompt.tokens * model.rates.input * calls
     if model.rates.output > 0:
-        return max(0, int(rest / model.rates.output / answers))
+        return max(0, int(rest / model.rates.output / answers / calls))
     return 0 if rest < 0 else None
 
 

@@ -34,12 +34,14 @@ _REPLICAS: Final = 4_096
 
 
 class _Answers:
-    """What is known of the answers of one model in one reasoning mode: their lengths, and what requests took to have them."""
+    """What is known of the answers of one model, in one reasoning mode, decoded in one way: their lengths, all that is sampled for one
+    together; how many calls that takes; and what requests took."""
 
-    __slots__ = ("length", "took_s")
+    __slots__ = ("calls", "length", "took_s")
 
     def __init__(self) -> None:
         self.length = OutputLength()
+        self.calls = OutputLength()
         self.took_s = Quantile(0.95)
 
 
@@ -49,19 +51,30 @@ class Expectations:
     def __init__(self) -> None:
         self._calls: deque[UpstreamCall] = deque(maxlen=_KEPT)
         self._latencies: dict[tuple[str, str], Latency] = {}
-        self._answers: dict[tuple[str, str | None], _Answers] = {}
+        self._answers: dict[tuple[str, str | None, str], _Answers] = {}
         self._usual = OutputLength()
 
-    def of(self, plan: Plan, model: RealModel, prompt: Prompt, most: int | None, standing: Standing | None) -> tuple[float, float]:
-        """USD and seconds. most: tokens that the plan may sample. standing: of the conversation, which its plan's replica has cached."""
+    def of(
+        self, plan: Plan, model: RealModel, prompt: Prompt, most: int | None, standing: Standing | None, candidates: int = 1
+    ) -> tuple[float, float]:
+        """USD and seconds. most: tokens that each answer may have. standing: of the conversation, which its plan's replica has cached.
+        candidates: of the plan's strategy, in the worst case, which is expected until it is known how many there are."""
         while self._calls:
             self._learn(self._calls.popleft())
         cached = min(standing.tokens, prompt.tokens) if standing is not None and standing.plan == plan.name else 0
-        length = self._answers_of(plan).length
-        # Until enough is known of a plan, its answers are taken to be as long as anybody's, or it would seem dear for being new.
-        answer = (length if length.count >= _ENOUGH else self._usual).expected(least(most, prompt.max_tokens))
+        known = self._answers_of(plan)
+        bound = least(most, prompt.max_tokens)
         rates = model.rates
-        cost = ((prompt.tokens - cached) * rates.input + cached * rates.cached_input + answer * rates.output) / 1e6
+        if candidates == 1:
+            # Until enough is known of a plan, its answers are taken to be as long as anybody's, or it would seem dear for being new.
+            answer = (known.length if known.length.count >= _ENOUGH else self._usual).expected(bound)
+            written, read = answer, 0.0
+        else:
+            calls = known.calls.expected(candidates) if known.calls.count >= _ENOUGH else float(candidates)
+            answer = self._usual.expected(bound)
+            written = known.length.expected(None) if known.length.count >= _ENOUGH else calls * answer
+            read = (calls - 1.0) * prompt.tokens * rates.cached_input  # the first has it cached for the others
+        cost = ((prompt.tokens - cached) * rates.input + cached * rates.cached_input + read + written * rates.output) / 1e6
         serving = [each for each in model.replicas.backends if each.serves]
         if not serving:
             return cost, 0.0
@@ -101,7 +114,10 @@ class Expectations:
         if choice is None or receipt.outcome != "ok" or receipt.usage is None:
             return
         answers = self._answers_of(choice.plan)
-        if choice.model in (None, receipt.served_model):  # the answers of who stood in tell nothing of the plan's
+        if receipt.tried:
+            answers.length.observe(receipt.usage.completion, None)
+            answers.calls.observe(len(receipt.tried), None)
+        elif choice.model in (None, receipt.served_model):  # the answers of who stood in tell nothing of the plan's
             answers.length.observe(receipt.usage.completion, choice.longest)
             self._usual.observe(receipt.usage.completion, choice.longest)
         answers.took_s.observe(perf_counter() - receipt.received)
@@ -123,7 +139,7 @@ class Expectations:
         return known
 
     def _answers_of(self, plan: Plan) -> _Answers:
-        way = (plan.model, plan.reasoning)
+        way = (plan.model, plan.reasoning, plan.strategy)
         known = self._answers.get(way)
         if known is None:
             known = self._answers[way] = _Answers()

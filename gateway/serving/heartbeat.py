@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 
 from gateway.serving.call import Answer, Receipt, Stream
-from gateway.serving.streams import SSE_HEADERS, EventStream
+from gateway.serving.streams import SSE_HEADERS
 from gateway.wire.errors import ApiError, sse_event
 from gateway.wire.request import json_object
 
@@ -50,6 +50,8 @@ class Heartbeat:
 
     __slots__ = ("_ended", "_items", "_period_s", "_stream", "_task")
 
+    takes_comments = True
+
     def __init__(self, work: Coroutine[Any, Any, Answer], period_s: float) -> None:
         self._period_s: float | None = period_s
         self._items: asyncio.Queue[Answer | bytes | Exception] = asyncio.Queue(1)
@@ -63,7 +65,7 @@ class Heartbeat:
         if isinstance(item, Exception):
             raise item
         assert not isinstance(item, bytes)
-        if item is not None and not isinstance(item.stream, EventStream):
+        if item is not None and (item.stream is None or not item.stream.takes_comments):
             self._period_s = None  # a comment would be part of such a body
         return item
 
@@ -78,7 +80,7 @@ class Heartbeat:
             if isinstance(item, bytes):
                 self._ended = not item
                 return item
-            if not isinstance(item.stream, EventStream):
+            if item.stream is None or not item.stream.takes_comments:
                 self._ended = True
                 return _told(item)
         return b""

@@ -23,6 +23,7 @@ from gateway.access.limits import Limits, Permit
 from gateway.pool.transport import Transport
 from gateway.serving.call import Answer, Call, Receipt
 from gateway.serving.deciding import Deciding, choose
+from gateway.serving.decoding import decoded
 from gateway.serving.dry_run import told
 from gateway.serving.errand import Errand, Onward
 from gateway.serving.hearing import Hearing
@@ -32,12 +33,15 @@ from gateway.serving.ids import DecisionIds, request_id
 from gateway.serving.needs import need_of, spent
 from gateway.serving.options import NONE, Options, options
 from gateway.serving.patience import Patience
+from gateway.serving.prompt import prompt_of, raws_of
 from gateway.serving.reading import fields_of
 from gateway.serving.relay import Way, relay
-from gateway.serving.state import RealModel, State, VirtualModel
+from gateway.serving.replayed import replayed
+from gateway.serving.state import Decoding, RealModel, State, VirtualModel
 from gateway.wire import headers as wire_headers
 from gateway.wire.errors import JSON, ApiError, model_not_found, retry_after
 from gateway.wire.request import Fields
+from policies.decoding.registry import SINGLE
 
 log = logging.getLogger("trilemma")
 
@@ -55,6 +59,8 @@ _STORED = re.compile(
     r"/v1/(?:responses/(?!(?:input_tokens|compact)\Z).|(?:conversations|videos|threads|assistants|vector_stores|uploads|containers|evals|fine_tuning)(?:/|\Z))"
 )
 _STORED_CHATS = re.compile(r"/v1/(?:chat/)?completions/")
+# While candidates run, a stream is silent for no longer.
+_BEAT_S = 5.0
 _STAINLESS_SECONDS = re.compile(rb"[0-9]{1,6}(?:\.[0-9]{1,6})?\Z")
 
 
@@ -184,14 +190,27 @@ async def _execute(
     if receipt.principal is not None and receipt.principal.tags is not None:
         receipt.tags = {**(asked.tags or {}), **receipt.principal.tags}
     patience = Patience()
-    model = await _choose(gateway, state, receipt, fields, asked, patience)
+    model, decoding = await _choose(gateway, state, receipt, fields, asked, patience)
     if receipt.dry_run:
         gateway.settle(receipt)
         return told(state, receipt)
     errand = _errand(gateway, call, receipt, body, fields, form, asked, patience)
     receipt.words = gateway.hearing.words(state.config, receipt, errand)
+    way = Way(gateway.transport, patience, gateway.settle, gateway.random)
+    if decoding is None:
+        return await _ended(gateway, receipt, relay(way, model, errand, receipt))
+    work = _ended(gateway, receipt, decoded(decoding, way, model, errand, receipt, prompt_of(fields, raws_of(fields), "", None).turns))
+    if not fields.stream:
+        return await work
+    wants_usage = fields.stream_options is not None and bool(fields.stream_options.include_usage)
+    beat_s = state.config.server.heartbeat_s or _BEAT_S
+    return await beating(answered(gateway, receipt, _streamed(work, receipt, wants_usage=wants_usage)), beat_s, receipt)
+
+
+async def _ended(gateway: Gateway, receipt: Receipt, work: Awaitable[Answer]) -> Answer:
+    """What `work` gives; the request has ended with it, unless that is a stream."""
     try:
-        answer = await relay(Way(gateway.transport, patience, gateway.settle, gateway.random), model, errand, receipt)
+        answer = await work
     except asyncio.CancelledError:
         receipt.outcome = "gateway_error" if gateway.draining else "client_closed"
         gateway.settle(receipt)
@@ -199,6 +218,10 @@ async def _execute(
     if answer.stream is None:
         gateway.settle(receipt)
     return answer
+
+
+async def _streamed(work: Awaitable[Answer], receipt: Receipt, *, wants_usage: bool) -> Answer:
+    return replayed(await work, receipt, wants_usage=wants_usage)
 
 
 async def answered(gateway: Gateway, receipt: Receipt, work: Awaitable[Answer]) -> Answer:
@@ -248,8 +271,10 @@ def fault(receipt: Receipt, error: Exception) -> ApiError:
     return ApiError(500, "gateway_internal", message)
 
 
-async def _choose(gateway: Gateway, state: State, receipt: Receipt, fields: Fields, asked: Options, patience: Patience) -> RealModel:
-    """Resolves a name: an alias or a real model is itself, behind a virtual one its policy draws a plan."""
+async def _choose(
+    gateway: Gateway, state: State, receipt: Receipt, fields: Fields, asked: Options, patience: Patience
+) -> tuple[RealModel, Decoding | None]:
+    """Resolves a name: an alias or a real model is itself, behind a virtual one its policy draws a plan. None: one plain call."""
     name = fields.model or ""
     receipt.requested_model = name
     route = state.names.get(name)
@@ -258,16 +283,18 @@ async def _choose(gateway: Gateway, state: State, receipt: Receipt, fields: Fiel
         if name and route is not None:
             raise ApiError(403, "caller_forbidden_model", f"This key may not use the model `{name}`.", param="model")
         raise model_not_found(name)
-    if asked.strategy not in (None, "single"):
-        raise ApiError(400, "caller_invalid_value", "There is no such strategy.", param="trilemma.strategy")
     if isinstance(route, VirtualModel):
         policy = route.policy if asked.policy is None else state.policy_for(route, asked.policy)
         model = await choose(gateway.deciding, route, policy, receipt, fields, asked)
+        decoding = route.decoding_of(receipt.plan) if receipt.strategy != SINGLE else None
     else:
+        decoding = None
         for option in () if asked is NONE else ("policy", "max_cost", "budget_tokens", "preference", "reasoning"):
             if getattr(asked, option) is not None:
                 message = f"`trilemma.{option}` is for virtual models: a real one is asked as it is."
                 raise ApiError(400, "caller_invalid_value", message, param=f"trilemma.{option}")
+        if asked.strategy not in (None, SINGLE):
+            raise ApiError(400, "caller_invalid_value", "There is no such strategy.", param="trilemma.strategy")
         model = route
     wished_ms = asked.deadline_ms
     cap_ms = model.deadline_ms if route.deadline_ms is None else route.deadline_ms
@@ -277,7 +304,7 @@ async def _choose(gateway: Gateway, state: State, receipt: Receipt, fields: Fiel
         wished_ms = cap_ms
     if wished_ms is not None:
         patience.bound(patience.now() + wished_ms / 1e3)
-    return model
+    return model, decoding
 
 
 def _errand(

@@ -24,6 +24,8 @@ from gateway.store.keys import StoredKey
 from gateway.wire.errors import ApiError
 from gateway.wire.usage import Rates
 from policies import registry
+from policies.decoding.registry import SINGLE, strategy
+from policies.decoding.strategy import Strategy
 from policies.encoders import Encoders
 from policies.policy import Policy
 from policies.values.plan import Plan
@@ -74,18 +76,28 @@ class RealModel:
 
 
 @dataclass(frozen=True, slots=True)
+class Decoding:
+    """How a plan is decoded. roles: who plays them, beside the plan's own model. temperature: see config.schema.StrategySpec."""
+
+    strategy: Strategy
+    roles: Mapping[str, RealModel] = field(default_factory=dict)
+    temperature: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class VirtualModel:
     """A name behind which a policy picks a plan.
 
-    models: of each plan, in order. baseline: name of the plan that serves when no policy can decide. policies: all that are configured and
-    fit these plans, by name. max_cost: USD. preference, prices: what counts how much; prices win. encoder_s: how long
-    slow features may take.
+    models, decodings: of each plan, in order; None: one plain call. baseline: name of the plan that serves when no policy can decide.
+    policies: all that are configured and fit these plans, by name. max_cost: USD. preference, prices: what counts how much; prices win.
+    encoder_s: how long slow features may take.
     """
 
     name: str
     policy: Policy
     plans: tuple[Plan, ...]
     models: tuple[RealModel, ...]
+    decodings: tuple[Decoding | None, ...]
     deadline_ms: int | None
     baseline: str
     policies: Mapping[str, Policy]
@@ -93,6 +105,15 @@ class VirtualModel:
     preference: Preference
     prices: Worth | None
     encoder_s: float = 0.15
+
+    @property
+    def decodes(self) -> bool:
+        """Whether any plan has a strategy."""
+        return any(each is not None for each in self.decodings)
+
+    def decoding_of(self, plan: str | None) -> Decoding | None:
+        """How the plan of that name is decoded."""
+        return next((found for each, found in zip(self.plans, self.decodings, strict=True) if each.name == plan), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +218,7 @@ def _virtual(config: Config, name: str, spec: Virtual, real: Mapping[str, RealMo
         policy=policies[spec.policy],
         plans=plans,
         models=_plan_models(config, spec, plans, real),
+        decodings=tuple(_decoding(config, plan.strategy, real) for plan in plans),
         deadline_ms=spec.caps.deadline_ms,
         baseline=baseline,
         policies=policies,
@@ -260,6 +282,14 @@ def _plan_models(config: Config, spec: Virtual, plans: Sequence[Plan], real: Map
         others.pop(name)
         found[name] = _bounded(replace(model, stand_ins=tuple(_bounded(real[each], spec.timeouts) for each in others)), spec.timeouts)
     return tuple(found[_unaliased(config, plan.model)] for plan in plans)
+
+
+def _decoding(config: Config, name: str, real: Mapping[str, RealModel]) -> Decoding | None:
+    if name == SINGLE:
+        return None
+    spec = config.strategies[name]
+    roles = {role: real[_unaliased(config, model)] for role, model in spec.roles.items()}
+    return Decoding(strategy(spec.type, spec.params), roles, spec.temperature)
 
 
 def _bounded(model: RealModel, own: OwnTimeouts) -> RealModel:

@@ -31,6 +31,8 @@ class _Relayed:
 
     __slots__ = ("_closed", "_ended", "_exchange", "_first", "_gateways", "_receipt", "_settle")
 
+    takes_comments = False
+
     def __init__(self, exchange: Exchange, first: bytes = b"") -> None:
         self._exchange = exchange
         self._first = first
@@ -78,6 +80,8 @@ class EventStream(_Relayed):
     """
 
     __slots__ = ("_asked", "_events", "_prompt_bytes", "_told_at", "_words")
+
+    takes_comments = True
 
     def __init__(self, exchange: Exchange, events: StreamRelay, prompt_bytes: int | None) -> None:
         super().__init__(exchange)

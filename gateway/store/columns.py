@@ -45,6 +45,7 @@ COLUMNS: Mapping[str, Sequence[str]] = {
         "snapshot",
         "unit",
         "first_turn",
+        "tried",
     ),
     "calls": (
         "decision_id",

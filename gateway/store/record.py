@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from gateway.serving.call import Receipt, UpstreamCall
+from gateway.serving.call import Receipt, Tries, UpstreamCall
 from gateway.serving.choice import Choice
 from gateway.store.contents import contents_row
 from gateway.store.writer import Row
@@ -81,7 +81,7 @@ def decision_row(receipt: Receipt, tenant: str, key_name: str, received: float, 
         None if usage is None else usage.cached,
         None if usage is None else usage.completion,
         None if usage is None or served is None else served.estimated,
-        None if usage is None else receipt.rates.cost(usage),
+        None if usage is None else receipt.cost,
         None if first is None else first - receipt.received,
         latency_s,
         receipt.overhead,
@@ -91,6 +91,7 @@ def decision_row(receipt: Receipt, tenant: str, key_name: str, received: float, 
         receipt.learn,
         receipt.config_hash,
         *(_NO_CHOICE if choice is None else _chosen(choice)),
+        _encoded(Tries(receipt.tried, receipt.why)).decode() if receipt.tried else None,
     )
 
 

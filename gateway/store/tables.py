@@ -72,6 +72,7 @@ decisions = Table(
     Column("snapshot", Integer, comment="version of what the policy had learnt; null: it does not learn"),
     Column("unit", Text, comment="keyed hash of what stays together in an experiment"),
     Column("first_turn", Boolean, comment="nothing of its conversation was decided before"),
+    Column("tried", Text, comment="JSON: a strategy's candidates, and why one of them won; null: one call"),
     Index("decisions_by_time", "created", "id"),
     Index("decisions_by_tenant", "tenant", "created", "id"),
     Index("decisions_by_key", "key_name", "created", "id"),

@@ -39,6 +39,12 @@ REQUESTS: Final = Family(
     "Inference requests that ended. model: as asked for, an alias as its model; status_class: none, if the caller left before an answer.",
     ("route", "model", "strategy", "status_class", "error_type"),
 )
+CANDIDATES: Final = Family(
+    "trilemma_candidates",
+    "counter",
+    "Candidates of strategies. outcome: won, lost, failed, or cancelled when nobody waited for them any more.",
+    ("strategy", "outcome"),
+)
 DURATION: Final = Family(
     "trilemma_request_duration_seconds", "histogram", "From a request's head to the end of its answer.", ("route", "model"), _SLOW
 )
@@ -153,8 +159,8 @@ FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
         family.name: family
         for family in (
             REQUESTS, DURATION, OVERHEAD, TTFT, TPOT, UPSTREAM, UPSTREAM_DURATION, TOKENS, COST, DECISIONS, DISCONNECTS, RETRIES, HEDGES,
-            FALLBACKS, FEEDBACK, DECISION, UNDECIDED, LEARNED, UNLEARNED, LEARNED_AT, IN_FLIGHT, UP, BREAKER, CHANGED, PROBE_AGE,
-            QUEUE_WAITING, QUEUE_RUNNING, DECODE, CONNECTIONS,
+            CANDIDATES, FALLBACKS, FEEDBACK, DECISION, UNDECIDED, LEARNED, UNLEARNED, LEARNED_AT, IN_FLIGHT, UP, BREAKER, CHANGED,
+            PROBE_AGE, QUEUE_WAITING, QUEUE_RUNNING, DECODE, CONNECTIONS,
             LOG_WAITING, LOG_DROPPED, SPANS, LOOP_LAG, LOOP_DELAY, CONFIG, RELOAD_FAILURES, BUILD, CPU, RSS, VIRTUAL, STARTED, FDS,
             MAX_FDS,
         )

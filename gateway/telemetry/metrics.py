@@ -176,6 +176,8 @@ class Metrics:
                 decided.took.observe(choice.took_s)
                 if choice.decided.fallback is not None:
                     self.numbers.counter(families.UNDECIDED, receipt.policy, choice.decided.fallback).value += 1.0
+        for tried in receipt.tried:
+            self.numbers.counter(families.CANDIDATES, receipt.strategy, tried.outcome).value += 1.0
         if outcome == "client_closed":
             self._disconnects.value += 1.0
         if call is not None:
@@ -205,6 +207,8 @@ class Metrics:
         before: UpstreamCall | None = None
         for call in calls:
             self._called(call, receipt)
+            if call.purpose != "served":  # candidates run side by side, which is no hedging
+                continue
             if before is not None and before.model == call.model and (before.ended is None or before.ended > call.started):
                 won = "true" if call.first is not None and call.outcome != "cancelled" and before.outcome == "cancelled" else "false"
                 self.numbers.counter(families.HEDGES, self._model(call.model), won).value += 1.0

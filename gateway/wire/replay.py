@@ -15,6 +15,8 @@ _PIECE: Final = 200
 """Characters of a piece, about: the end of a word is waited for."""
 
 _PIECES: Final = re.compile(rf".{{1,{_PIECE}}}(?:\s+|\Z)|.{{1,{_PIECE}}}", re.DOTALL)
+# What else an engine tells of the whole answer stands in its last chunk.
+_OF_EVERY_CHUNK: Final = ("id", "created", "model", "system_fingerprint", "service_tier")
 # Of a message, what a delta spells otherwise or in pieces.
 _OWN: Final = frozenset(("role", "content", "tool_calls"))
 
@@ -25,18 +27,19 @@ def events(completion: Mapping[str, Any], usage: Mapping[str, Any] | None = None
     Whatever a message holds goes on: content, tool calls with their ids, refusal, thinking; logprobs with the chunk that has the
     finish_reason's content.
     """
-    head = {name: value for name, value in completion.items() if name not in ("choices", "usage", "object")}
-    head["object"] = "chat.completion.chunk"
+    head = {name: completion[name] for name in _OF_EVERY_CHUNK if name in completion} | {"object": "chat.completion.chunk"}
+    rest = {name: value for name, value in completion.items() if name not in ("choices", "usage", *head)}
 
     def event(choices: Sequence[Mapping[str, Any]], more: Mapping[str, Any] | None = None) -> bytes:
         return b"data: %b\n\n" % orjson.dumps({**head, "choices": choices, **(more or {})})
 
-    for choice in completion["choices"]:
+    choices = completion["choices"]
+    for choice in choices:
         index = choice.get("index", 0)
         for delta, logprobs in _deltas(choice):
             yield event([{"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}])
         last = {name: value for name, value in choice.items() if name not in ("index", "message", "logprobs")}
-        yield event([{"index": index, "delta": {}, "logprobs": None, **last}])
+        yield event([{"index": index, "delta": {}, "logprobs": None, **last}], rest if choice is choices[-1] else None)
     if usage is not None:
         yield event([], {"usage": usage})
     yield b"data: [DONE]\n\n"

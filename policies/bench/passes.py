@@ -106,6 +106,13 @@ def frontier(found: Counts) -> Frontier:
     return Frontier(1.0 - fail.mean(axis=0), calls, fixed, float((found.passes > 0).mean()), float(found.samples.mean()))
 
 
+def within(found: Counts, cap: int) -> tuple[Array, Array]:
+    """Calls up to a cap, with a stop at the first pass, and the chance of a pass, (problems,) each: what the frontier is the mean of."""
+    fail = failing(found, cap)
+    drawn = np.arange(cap)[None, :] < found.samples[:, None]
+    return (fail[:, :-1] * drawn).sum(axis=1), 1.0 - fail[:, -1]
+
+
 def calls_interval(found: Counts, share: float = SHARE) -> Interval:
     """Of the calls for this share of what can be solved, over uniform's; every resample of problems has its own cap."""
     most, n = int(found.samples.max()), len(found.samples)

@@ -1,8 +1,8 @@
-"""A file of the user's own samples: `question,sample,answer,correct,tokens`, as CSV or as JSONL, also .gz.
+"""A file of the user's own samples: `set,question,sample,answer,correct,tokens`, as CSV or as JSONL, also .gz.
 
-question, sample: names, any text; a question's samples are taken in the order of the file. answer: what votes, two answers are the same
-when their text is; empty: none could be read. correct: 0 or 1, true or false. tokens: a number, what the sample cost;
-where all are 0, each costs the same.
+set: a name for questions of a kind, each set has figures of its own; where it is absent or empty, `own`. question, sample: names, any
+text; a question's samples are taken in the order of the file. answer: what votes, two answers are the same when their text is; empty: none
+could be read. correct: 0 or 1, true or false. tokens: a number, what the sample cost; where all of a set are 0, each costs the same.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 
 from policies.bench.answers import Answers
 
+OWN: Final = "own"
 COLUMNS: Final = ("question", "sample", "answer", "correct", "tokens")
 _TRUE: Final = frozenset({"1", "true", "1.0"})
 _FALSE: Final = frozenset({"0", "false", "0.0"})
@@ -45,24 +46,24 @@ class _Sample:
     tokens: float
 
 
-def read(file: Path) -> Own:
-    """Raises SamplesError; OSError where the file cannot be read."""
-    found: dict[str, list[_Sample]] = {}
-    seen: set[tuple[str, str]] = set()
+def read(file: Path) -> dict[str, Own]:
+    """The sets by name. Raises SamplesError; OSError where the file cannot be read."""
+    found: dict[str, dict[str, list[_Sample]]] = {}
+    seen: set[tuple[str, str, str]] = set()
     for line, row in _rows(file):
         where = f"{file}:{line}"
         missing = [column for column in COLUMNS if row.get(column) is None]
         if missing:
             raise SamplesError(f"{where}: `{missing[0]}` is missing")
-        question, sample = str(row["question"]), str(row["sample"])
-        if (question, sample) in seen:
-            raise SamplesError(f"{where}: question `{question}` has two samples `{sample}`")
-        seen.add((question, sample))
+        name, question, sample = _set(row.get("set")), str(row["question"]), str(row["sample"])
+        if (name, question, sample) in seen:
+            raise SamplesError(f"{where}: question `{question}` of set `{name}` has two samples `{sample}`")
+        seen.add((name, question, sample))
         read = _Sample(str(row["answer"]).strip(), _flag(row["correct"], where), _number(row["tokens"], where))
-        found.setdefault(question, []).append(read)
+        found.setdefault(name, {}).setdefault(question, []).append(read)
     if not found:
         raise SamplesError(f"{file}: there are no samples")
-    return Own(tuple(found), _answers(list(found.values())))
+    return {name: Own(tuple(questions), _answers(list(questions.values()))) for name, questions in found.items()}
 
 
 def _answers(questions: list[list[_Sample]]) -> Answers:
@@ -108,6 +109,10 @@ def _json(file: Path, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
         if not isinstance(row, dict):
             raise SamplesError(f"{file}:{number}: must be an object")
         yield number, row
+
+
+def _set(value: Any) -> str:
+    return ("" if value is None else str(value).strip()) or OWN
 
 
 def _flag(value: Any, where: str) -> bool:

@@ -25,6 +25,9 @@ Bools = npt.NDArray[np.bool_]
 OURS: Final = "first good score, cap from counts"
 THEIRS: Final = "normal fitted to 3 scores"
 CALIBRATION: Final = 16
+BELOW: Final = 0.01
+ABOVE: Final = 0.09
+"""How far a confidence may lie below its target, and above it."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,11 @@ class Target:
     def name(self) -> str:
         """As in `beta_85`."""
         return f"{self.family}_{round(100 * self.level)}"
+
+    def gap(self, confidence: npt.ArrayLike) -> Array:
+        """How far each lies outside what it may be, 0 inside."""
+        found = np.asarray(confidence, dtype=np.float64)
+        return np.maximum(0.0, np.maximum(self.confidence - BELOW - found, found - self.confidence - ABOVE))
 
 
 @dataclass(frozen=True)

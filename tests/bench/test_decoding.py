@@ -10,7 +10,7 @@ import json
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -18,11 +18,21 @@ from xml.etree import ElementTree
 import pytest
 
 from gateway.bench import cli, decoding
+from gateway.bench.ctools import BenchError
 from gateway.bench.decoding import BARS, Folders
 from policies.bench.decoding import QUICK
+from policies.bench.scoring import Target
 
 PROFILES, SETS = ("mid", "easy", "weak", "scattered", "maths"), ("humaneval", "game24_cot", "game24_direct")
-RAW = {*(f"voting_{name}.csv" for name in PROFILES), "verifier.csv", "optscale.csv"}
+RAW = {
+    "vote.csv": "profile,question,samples,rounds,tokens,correct,full_tokens,full_correct",
+    "price.csv": "profile,question,tokens,correct,uniform_tokens,uniform_correct",
+    "verifier.csv": "set,question,calls,solved,solvable",
+    "passes.csv": "set,question,samples,passes",
+    "optscale.csv": "family,target,question,samples,reached,reachable",
+    "optscale_normal.csv": "family,target,question,samples,reached,reachable",
+}
+TARGETS = {"beta": (0.9, 0.95), "normal": (0.9, 0.9), "bimodal": (0.9, 0.95), "rare": (0.9, 0.95)}
 TINY = dataclasses.replace(QUICK, questions=30, scored=60, calibration=40, orders=3)
 
 
@@ -56,6 +66,24 @@ def test_every_bar_has_its_figure_and_every_figure_is_a_number(report: dict[str,
     assert set(report["tables"]["95 % interval"]) == set(report["figures"])
 
 
+def test_the_worst_and_the_mean_of_profiles_and_targets(report: dict[str, Any]) -> None:
+    figures = report["figures"]
+    losses, rounds = ([figures[f"vote_{figure}_{name}"] for name in PROFILES] for figure in ("loss", "rounds"))
+    assert figures["vote_loss_max"] == max(losses)
+    assert figures["vote_loss_mean"] == pytest.approx(math.fsum(losses) / 5)
+    assert figures["vote_rounds"] == pytest.approx(math.fsum(rounds) / 5)
+    names = {f"{family}_{level}": wanted for family, both in TARGETS.items() for level, wanted in zip((85, 95), both, strict=True)}
+    assert figures["optscale_samples_ratio"] == max(figures[f"optscale_samples_{name}"] for name in names)
+    reached = {name: figures[f"optscale_confidence_{name}"] for name in names}
+    gaps = [max(0.0, wanted - 0.01 - reached[name], reached[name] - wanted - 0.09) for name, wanted in names.items()]
+    assert figures["optscale_worst_gap"] == pytest.approx(max(gaps), abs=1e-12)
+
+
+def test_a_gap_is_the_distance_from_what_a_confidence_may_be() -> None:
+    found = Target("beta", 0.85, 0.9).gap([0.8, 0.89, 0.93, 0.99, 1.0])
+    assert found.tolist() == pytest.approx([0.09, 0.0, 0.0, 0.0, 0.01])
+
+
 def test_references_stand_beside_the_figures(report: dict[str, Any]) -> None:
     for name in PROFILES:
         voting = report["tables"][f"voting, {name}: rule"]
@@ -63,7 +91,7 @@ def test_references_stand_beside_the_figures(report: dict[str, Any]) -> None:
         assert voting["fixed 20"]["loss, points"] == voting["fixed 20"]["uniform"] == 0.0
         assert voting["fixed 20"]["tokens"] == 1.0
         assert voting["Beta 0.88, 4 then 2"]["right"] == pytest.approx(
-            voting["fixed 20"]["right"] - report["figures"][f"voting_loss_{name}"] / 100
+            voting["fixed 20"]["right"] - report["figures"][f"vote_loss_{name}"] / 100
         )
     scores = report["tables"]["scores, beta_85: rule"]
     assert {"normal fitted to 3 scores", "true chance, first good score", "equally many for every question", "64 samples"} <= set(scores)
@@ -85,19 +113,42 @@ def test_an_exact_verifier_on_the_published_counts(report: dict[str, Any]) -> No
 
 def test_the_figures_can_be_computed_again_from_the_files(report: dict[str, Any], folder: Path) -> None:
     raw, figures = folder / "raw", report["figures"]
-    assert {file.name for file in raw.iterdir()} == RAW
-    rows = list(table(raw / "voting_weak.csv"))
-    assert len(rows) == 200
-    total = {name: math.fsum(float(row[name]) for row in rows) for name in rows[0]}
-    assert 100 * (total["full_right"] - total["right"]) / 200 == pytest.approx(figures["voting_loss_weak"])
-    assert total["tokens"] / total["full_tokens"] == pytest.approx(figures["voting_tokens_weak"])
-    assert total["rounds"] / 200 == pytest.approx(figures["voting_rounds_weak"])
-    assert 100 * (total["priced_3_right"] - total["uniform_3_right"]) / 200 == pytest.approx(figures["equal_tokens_gain_weak"])
-    scored = [row for row in table(raw / "optscale.csv") if row["target"] == "rare_85" and row["within"] == "1"]
-    assert sum(int(row["reached"]) for row in scored) / len(scored) == pytest.approx(figures["optscale_confidence_rare_85"])
-    samples = [sum(int(row[column]) for row in scored) for column in ("samples", "optscale_samples")]
-    assert samples[0] / samples[1] == pytest.approx(figures["optscale_samples_rare_85"])
-    assert Counter(row["set"] for row in table(raw / "verifier.csv")) == {"humaneval": 164, "game24_cot": 100, "game24_direct": 100}
+    assert {file.name: file.read_text().partition("\n")[0].strip() for file in raw.iterdir()} == RAW
+    votes, prices = ([row for row in table(raw / name) if row["profile"] == "weak"] for name in ("vote.csv", "price.csv"))
+    assert [row["question"] for row in votes] == [f"1:{number}" for number in range(200)]
+    assert 100 * (total(votes, "full_correct") - total(votes, "correct")) / 200 == pytest.approx(figures["vote_loss_weak"])
+    assert total(votes, "tokens") / total(votes, "full_tokens") == pytest.approx(figures["vote_tokens_weak"])
+    assert total(votes, "rounds") / 200 == pytest.approx(figures["vote_rounds_weak"])
+    assert 100 * (total(prices, "correct") - total(prices, "uniform_correct")) / 200 == pytest.approx(figures["price_gain_weak"])
+    assert total(prices, "tokens") <= total(prices, "uniform_tokens")
+
+
+def test_calls_can_be_computed_again_from_the_files(report: dict[str, Any], folder: Path) -> None:
+    for name, problems in zip(SETS, (164, 100, 100), strict=True):
+        calls, counts = ([row for row in table(folder / "raw" / file) if row["set"] == name] for file in ("verifier.csv", "passes.csv"))
+        assert len(calls) == problems
+        assert total(calls, "calls") / total(counts, "samples") == pytest.approx(report["figures"][f"verifier_calls_{name}"])
+        assert 0.95 <= total(calls, "solved") / total(calls, "solvable") < 0.96
+        assert [row["solvable"] for row in calls] == [str(int(row["passes"] != "0")) for row in counts]
+
+
+def test_confidences_can_be_computed_again_from_the_files(report: dict[str, Any], folder: Path) -> None:
+    ours, theirs = (list(table(folder / "raw" / name)) for name in ("optscale.csv", "optscale_normal.csv"))
+    assert {(row["family"], float(row["target"])) for row in ours} == {(family, each) for family, both in TARGETS.items() for each in both}
+    for family in TARGETS:
+        for level in ("0.85", "0.95"):
+            name = f"{family}_{level[2:]}"
+            kept, others = ([row for row in rows if within(row, family, level)] for rows in (ours, theirs))
+            assert total(kept, "reached") / len(kept) == pytest.approx(report["figures"][f"optscale_confidence_{name}"])
+            assert total(kept, "samples") / total(others, "samples") == pytest.approx(report["figures"][f"optscale_samples_{name}"])
+
+
+def total(rows: Iterable[dict[str, str]], column: str) -> float:
+    return math.fsum(float(row[column]) for row in rows)
+
+
+def within(row: dict[str, str], family: str, level: str) -> bool:
+    return row["family"] == family and row["question"].startswith(f"{level}:") and row["reachable"] == "1"
 
 
 def test_the_frontiers_are_drawn_and_the_page_is_filled(report: dict[str, Any], folder: Path) -> None:
@@ -128,24 +179,57 @@ def test_ones_own_samples(tmp_path: Path) -> None:
     file = tmp_path / "own.jsonl.gz"
     file.write_bytes(gzip.compress("\n".join(json.dumps(row) for row in samples_of(40, 6, 12)).encode()))
     made = decoding.run(True, lambda _: None, Folders(samples=file, raw=tmp_path / "raw", out=tmp_path / "out"), TINY)
-    names = ("voting_loss", "voting_tokens", "voting_rounds", "equal_tokens_gain", "verifier_calls", "verifier_calls_all")
-    assert list(made.figures) == [f"{name}_own" for name in names]
-    assert None not in made.figures.values()
+    names = [f"{name}_own" for name in ("vote_loss", "vote_tokens", "vote_rounds", "price_gain", "verifier_calls", "verifier_calls_all")]
+    had = {name for name, value in made.figures.items() if value is not None}
+    assert had == {*names, "vote_loss_max", "vote_loss_mean", "vote_rounds"}
+    assert made.figures["vote_loss_max"] == made.figures["vote_loss_mean"] == made.figures["vote_loss_own"]
+    assert set(made.tables["reasons"]) == set(made.figures) - had == set(BARS) - had
     assert made.missed() == []
     assert made.data == {"own.jsonl.gz": hashlib.sha256(file.read_bytes()).hexdigest()}
     assert made.tables["pass@k, without bias"]["own"]["pass@5"] is not None
     assert made.tables["pass@k, without bias"]["own"]["pass@10"] is None
-    assert [row["question"] for row in table(tmp_path / "raw" / "voting_own.csv")] == [f"q{number}" for number in range(40)]
+    assert [row["question"] for row in table(tmp_path / "raw" / "vote.csv")] == [f"q{number}" for number in range(40)]
     assert (tmp_path / "out" / "decoding_own.svg").exists()
     assert "own" in made.text()
+
+
+def own_sets(file: Path, *sets: str) -> Path:
+    """A CSV of 12 questions for each set; of `mute` nothing can be read."""
+    columns = ("set", "question", "sample", "answer", "correct", "tokens")
+    with file.open("w", newline="") as sink:
+        writer = csv.DictWriter(sink, columns)
+        writer.writeheader()
+        for name in sets:
+            answer = {"answer": ""} if name == "mute" else {}
+            writer.writerows({"set": name, **row, "correct": int(row["correct"]), **answer} for row in samples_of(12, 4, 8))
+    return file
+
+
+def test_each_set_of_ones_own_samples_has_its_figures(tmp_path: Path) -> None:
+    file = own_sets(tmp_path / "own.csv", "mid", "../a set", "", "mute")
+    made = decoding.run(True, lambda _: None, Folders(samples=file, raw=tmp_path / "raw", out=tmp_path / "out"), TINY)
+    losses = [made.figures[f"vote_loss_{name}"] or 0.0 for name in ("mid", "../a set", "own")]
+    assert made.figures["vote_loss_mean"] == pytest.approx(math.fsum(losses) / 3)
+    assert made.figures["vote_loss_mute"] is None
+    assert "empty everywhere" in made.tables["reasons"]["vote_loss_mute"]
+    assert made.figures["verifier_calls_mute"] == made.figures["verifier_calls_mid"]
+    assert Counter(row["profile"] for row in table(tmp_path / "raw" / "vote.csv")) == {"mid": 12, "../a set": 12, "own": 12}
+    assert Counter(row["set"] for row in table(tmp_path / "raw" / "verifier.csv")) == {"mid": 12, "../a set": 12, "own": 12, "mute": 12}
+    assert len(list((tmp_path / "out").iterdir())) == 4
+
+
+def test_a_set_cannot_have_the_name_of_a_figure_over_all_of_them(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match="cannot be called `max`"):
+        decoding.run(True, lambda _: None, Folders(samples=own_sets(tmp_path / "own.csv", "mid", "max")), TINY)
 
 
 def test_ones_own_samples_that_cannot_vote(tmp_path: Path) -> None:
     lines = ["question,sample,answer,correct,tokens", *(f"{q},{s},,{int(s > q)},0" for q in range(5) for s in range(4))]
     (tmp_path / "own.csv").write_text("\n".join(lines))
     made = decoding.run(True, lambda _: None, Folders(samples=tmp_path / "own.csv", raw=tmp_path / "raw"), TINY)
-    assert made.figures["voting_loss_own"] is None
-    assert "empty everywhere" in made.tables["reasons"]["voting_loss_own"]
+    for name in ("vote_loss_own", "vote_loss_max", "vote_loss_mean", "vote_rounds"):
+        assert made.figures[name] is None
+        assert "empty everywhere" in made.tables["reasons"][name]
     assert made.figures["verifier_calls_all_own"] == pytest.approx((5 / 4 + 5 / 3 + 5 / 2 + 4 + 4) / 20)  # (n + 1) / (c + 1) calls each
 
 

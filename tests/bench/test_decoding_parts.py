@@ -75,6 +75,8 @@ def test_the_frontier_is_the_mean_over_all_orders() -> None:
         assert line.solved[cap] == pytest.approx(sum(solved for _, solved in each) / 3)
         assert passes.pass_at(found, cap) == pytest.approx(sum(solved for _, solved in each) / 3)
         assert line.fixed[cap] == cap
+        spent, solved = passes.within(found, cap)
+        assert list(zip(spent.tolist(), solved.tolist(), strict=True)) == [pytest.approx(one) for one in each]
     assert (line.solvable, line.uniform) == (pytest.approx(2 / 3), 6.0)
     assert line.cap(0.5) == next(cap for cap in range(1, 7) if line.solved[cap] >= 1 / 3 - 1e-12)
     calls, solved = passes.oracle(found)

@@ -25,7 +25,7 @@ from gateway.store.urls import SqliteUrl
 from tests.support.postgres import Server
 from tests.support.stored import Place, PostgresPlace, SqlitePlace
 
-HEAD = "0003_learning"
+HEAD = "0004_strategies"
 OF_0001 = (
     "id, request_id, created, tenant, key_name, requested_model, served_model, backend, policy, strategy, propensity, attempts, status, "
     "outcome, prompt_tokens, cached_tokens, completion_tokens, cost_usd, latency_s, overhead_s, events, config_hash"

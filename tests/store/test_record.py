@@ -70,6 +70,7 @@ async def test_a_chat(client: httpx.AsyncClient, place: Place, mock: MockBackend
         "snapshot": None,
         "unit": None,
         "first_turn": None,
+        "tried": None,
         "config_hash": (await client.get("/admin/config")).json()["hash"],
     }
     (call,) = await until_stored(place, 1, "calls")

@@ -25,7 +25,7 @@ NAMES = {
     "metric",
 }
 WORDS = {"outcome", "code", "purpose", "fault", "verdict", "source", "priority", "action", "kind"}
-JSON = {"tags", "scopes", "models", "detail", "decided", "plans"}
+JSON = {"tags", "scopes", "models", "detail", "decided", "plans", "tried"}
 
 
 def test_no_text_of_prompts_or_answers_has_a_place() -> None:

@@ -94,6 +94,11 @@ def test_thinking_refusal_and_what_else_there_is_go_on() -> None:
     assert last["choices"][0] == {"index": 0, "delta": {}, "logprobs": None, "finish_reason": "stop", "stop_reason": 7}
 
 
+def test_what_an_engine_tells_of_the_whole_answer_stands_in_the_last_chunk() -> None:
+    answer = completion({"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}) | {"timings": {"n": 1}}
+    assert [each.get("timings") for each in chunks(answer)] == [None, None, {"n": 1}]
+
+
 def test_usage_stands_in_a_chunk_of_its_own_before_the_end() -> None:
     found = chunks(completion({"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}), USAGE)
     assert [(each["choices"], each.get("usage")) for each in found][-1] == ([], USAGE)

@@ -1,0 +1,266 @@
+"""A plan's strategy at work: candidates from the pool, one of them as the answer.
+
+    answer = await decoded(decoding, way, model, errand, receipt, turns)     the winner's own body, with the usage of all
+
+Each candidate, and each question to a role, is relayed as any request is: its own queue, retries and breaker. Candidates are calls of their
+own, for engines differ in what they make of `n`. All end with the request: nobody is left running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from gateway.serving.call import Answer, Call, Purpose, Receipt, Tried
+from gateway.serving.errand import Errand
+from gateway.serving.patience import Patience
+from gateway.serving.relay import Way, relay
+from gateway.serving.state import Decoding, RealModel
+from gateway.wire.answers import answer_of
+from gateway.wire.errors import JSON, ApiError, Header
+from gateway.wire.request import json_object, read, with_members
+from gateway.wire.usage import Usage
+from policies.decoding.single import Single
+from policies.decoding.strategy import SAMPLER, NoneLeft, Sample, Strategy, Task, Unanswered, Won
+from policies.values.prompt import Turn
+
+PATH: Final = "/v1/chat/completions"
+# What is asked of a role is told apart from candidates by its index.
+_ASKED: Final = 1_000_000
+_PURPOSES: Final[Mapping[str, Purpose]] = {"judge": "judge"}
+
+
+class _Refused(Exception):
+    """A backend says that the request cannot be served: it would say so of every candidate."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.status)
+        self.answer = answer
+
+
+class _Came(msgspec.Struct, frozen=True):
+    """What came of a call: the answer as it is relayed, its body, and what is known of it."""
+
+    answer: Answer
+    body: dict[str, Any]
+    part: Receipt
+
+
+class Work:
+    """The roles of one request (policies/decoding/strategy.py). came: by index of the sample. error: why the last that failed did."""
+
+    def __init__(self, decoding: Decoding, way: Way, model: RealModel, errand: Errand, receipt: Receipt, turns: Sequence[Turn]) -> None:
+        self._decoding = decoding
+        self._way = way
+        self._model = model
+        self._errand = errand
+        self._receipt = receipt
+        self.asked = json_object(errand.body) or {}
+        seed = self.asked.get("seed")
+        self._seed = seed if isinstance(seed, int) and not isinstance(seed, bool) else None
+        self._body = _alone(errand.body, self.asked, decoding)
+        self._begun = 0
+        self._questions = 0
+        self._task = Task(turns, self._seed if self._seed is not None else int(receipt.decision_id[-12:], 16))
+        self.came: dict[int, _Came] = {}
+        self.error: ApiError | None = None
+
+    @property
+    def task(self) -> Task:
+        """See Roles."""
+        return self._task
+
+    async def sample(self, n: int, role: str = SAMPLER) -> AsyncGenerator[Sample, None]:
+        """See Roles. Raises what no other candidate could change."""
+        ended: asyncio.Queue[Sample | Exception | None] = asyncio.Queue()
+
+        async def one(index: int) -> None:
+            try:
+                ended.put_nowait(await self._candidate(index, role))
+            except Exception as error:  # whoever takes it raises it
+                ended.put_nowait(error)
+
+        first, self._begun = self._begun, self._begun + n
+        tasks = [asyncio.create_task(one(index), name=f"candidate {index}") for index in range(first, first + n)]
+        try:
+            for _ in tasks:
+                sample = await ended.get()
+                if isinstance(sample, Exception):
+                    raise sample
+                if sample is not None:
+                    yield sample
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def ask(self, role: str, prompt: str, most: int) -> Sample:
+        """See Roles."""
+        self._questions += 1
+        index = _ASKED + self._questions
+        body = orjson.dumps(
+            {"model": self._player(role).public, "messages": [{"role": "user", "content": prompt}], "max_tokens": most, "temperature": 0}
+        )
+        errand = msgspec.structs.replace(
+            self._errand,
+            call=Call("POST", PATH, b"", [JSON], time.perf_counter()),
+            body=body,
+            fields=read(body, 1),
+            ask_usage=False,
+            choice=None,
+            purpose=_PURPOSES.get(role, "candidate"),
+        )
+        try:
+            answer, part = await self._relayed(self._player(role), errand)
+        except ApiError as error:
+            raise Unanswered(error.code) from None
+        sample = self._sample(index, answer, part)
+        if sample is None:
+            raise Unanswered("answer")
+        return sample
+
+    async def _candidate(self, index: int, role: str) -> Sample | None:
+        """One answer; None: it failed, and others may not."""
+        tried = Tried(index)
+        self._receipt.tried.append(tried)
+        changes = {} if self._seed is None else {"seed": b"%d" % (self._seed + index)}
+        model = self._player(role)
+        errand = msgspec.structs.replace(
+            self._errand,
+            body=with_members(self._body, changes) if changes else self._body,
+            ask_usage=False,
+            purpose="candidate",
+            choice=self._errand.choice if model is self._model else None,
+        )
+        try:
+            answer, part = await self._relayed(model, errand)
+        except ApiError as error:
+            tried.outcome, self.error = "failed", error
+            return None
+        if answer.stream is None and 400 <= answer.status < 500 and part.outcome == "caller_error":
+            tried.outcome = "failed"
+            raise _Refused(answer)
+        sample = self._sample(index, answer, part)
+        tried.outcome = "failed" if sample is None else "lost"
+        if sample is not None:
+            tried.finish, tried.tokens, tried.cost = sample.said.finish, sample.tokens, part.cost
+        return sample
+
+    async def _relayed(self, model: RealModel, errand: Errand) -> tuple[Answer, Receipt]:
+        """Its calls stand on the receipt, whatever becomes of it. Raises ApiError."""
+        whole = self._receipt
+        part = Receipt(whole.request_id, whole.decision_id, whole.received, whole.principal, whole.config_hash)
+        way = msgspec.structs.replace(self._way, patience=Patience(self._way.patience.deadline))
+        try:
+            return await relay(way, model, errand, part), part
+        finally:
+            if part.slot is not None:
+                part.slot.release()
+            whole.calls += part.calls
+            whole.attempts += part.attempts
+
+    def _sample(self, index: int, answer: Answer, part: Receipt) -> Sample | None:
+        if answer.stream is not None:  # an answer without end
+            answer.stream.close()
+            return None
+        said = answer_of(answer.body) if answer.status == 200 else None
+        body = json_object(answer.body)
+        if not said or body is None:
+            return None
+        self.came[index] = _Came(answer, body, part)
+        return Sample(index, said[0], 0 if part.usage is None else part.usage.completion, body["choices"][0].get("logprobs"))
+
+    def _player(self, role: str) -> RealModel:
+        return self._decoding.roles.get(role, self._model)
+
+
+async def decoded(decoding: Decoding, way: Way, model: RealModel, errand: Errand, receipt: Receipt, turns: Sequence[Turn]) -> Answer:
+    """The answer that the strategy gives. Raises ApiError; nothing is left open."""
+    begun = time.perf_counter()
+    work = Work(decoding, way, model, errand, receipt, turns)
+    strategy: Strategy = decoding.strategy
+    if decoding.temperature is None and work.asked.get("temperature") == 0:
+        strategy = Single("temperature_0")  # all would be the same
+    won: Won | None = None
+    try:
+        async with aclosing(strategy.run(work)) as events:
+            async for event in events:
+                if isinstance(event, Won):
+                    won = event
+    except _Refused as refused:
+        receipt.status, receipt.outcome = refused.answer.status, "caller_error"
+        headers = [*_foreign(refused.answer.headers), *receipt.headers(stream=False)]
+        return Answer(refused.answer.status, headers, refused.answer.body)
+    except NoneLeft:
+        raise work.error or ApiError(502, "backend_bad_answer", "No candidate came of this request.") from None
+    finally:
+        receipt.waited += time.perf_counter() - begun
+        receipt.calls.sort(key=lambda call: call.started)
+        for tried in receipt.tried:
+            if won is not None:
+                tried.score = won.scores.get(tried.index)
+                tried.outcome = "won" if tried.index == won.index else tried.outcome
+    assert won is not None, "a strategy ends with a winner, or raises"
+    return _taken(won, work, decoding, receipt)
+
+
+def _taken(won: Won, work: Work, decoding: Decoding, receipt: Receipt) -> Answer:
+    """The winner's body, unchanged but for its usage: the prompt counts once, and of answers all that was sampled."""
+    came = work.came[won.index]
+    body, part = came.body, came.part
+    receipt.served_model, receipt.backend, receipt.rates = part.served_model, part.backend, part.rates
+    receipt.status, receipt.outcome, receipt.why = came.answer.status, "ok", won.why
+    if decoding.strategy.needs.logprobs and not work.asked.get("logprobs"):
+        for choice in body["choices"]:
+            choice["logprobs"] = None
+    if part.usage is not None:
+        sampled = [call.usage.completion for call in receipt.calls if call.usage is not None and call.purpose == "candidate"]
+        receipt.usage = usage = Usage(part.usage.prompt, part.usage.cached, sum(sampled))
+        body["usage"] = {
+            "prompt_tokens": usage.prompt,
+            "completion_tokens": usage.completion,
+            "total_tokens": usage.prompt + usage.completion,
+            "prompt_tokens_details": {"cached_tokens": usage.cached},
+            "trilemma": {purpose: _tokens(receipt, purpose) for purpose in sorted({call.purpose for call in receipt.calls})},
+        }
+    return Answer(200, [JSON, *_foreign(came.answer.headers), *receipt.headers(stream=False)], orjson.dumps(body))
+
+
+def _tokens(receipt: Receipt, purpose: Purpose) -> dict[str, int]:
+    """What the calls for that purpose read and wrote."""
+    found = [call.usage for call in receipt.calls if call.purpose == purpose and call.usage is not None]
+    read, written = sum([each.prompt for each in found]), sum([each.completion for each in found])
+    return {"calls": len(found), "prompt_tokens": read, "completion_tokens": written}
+
+
+def _foreign(headers: Sequence[Header]) -> list[Header]:
+    """Without what every answer of the gateway has, which stands in a candidate's for its part alone."""
+    return [
+        header
+        for header in headers
+        if header[0] not in (b"x-request-id", b"content-type") and not header[0].startswith((b"x-trilemma-", b"x-ratelimit-"))
+    ]
+
+
+def _alone(body: bytes, asked: Mapping[str, Any], decoding: Decoding) -> bytes:
+    """The body of one candidate: no stream, log-probabilities where the strategy wants them, and no lower temperature than it may have."""
+    changes: dict[str, bytes] = {}
+    if asked.get("stream"):
+        changes["stream"] = b"false"
+    if "stream_options" in asked:
+        changes["stream_options"] = b"null"
+    needs = decoding.strategy.needs
+    if needs.logprobs and not asked.get("logprobs"):
+        changes["logprobs"] = b"true"
+    if needs.top and not asked.get("top_logprobs"):
+        changes["top_logprobs"] = b"%d" % needs.top
+    temperature = asked.get("temperature")
+    if decoding.temperature is not None and isinstance(temperature, int | float) and temperature < decoding.temperature:
+        changes["temperature"] = b"%r" % decoding.temperature
+    return with_members(body, changes) if changes else body

@@ -1,0 +1,115 @@
+"""The seam of decoding: a strategy, and all that it sees of the world.
+
+A strategy asks for candidates and chooses one of them. It knows no engine: roles sample, and close what still runs when nobody waits for it
+any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from policies.values.answer import Said
+from policies.values.prompt import Turn
+
+SAMPLER: Final = "sampler"
+"""The role of the plan's own model."""
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """A candidate that has ended. index: 0, 1, ... in the order in which they began. tokens: that were sampled. logprobs: of its tokens, as
+    the engine tells of them; None: it does not."""
+
+    index: int
+    said: Said
+    tokens: int = 0
+    logprobs: Any = None
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """A candidate more has ended."""
+
+    ended: int
+
+
+class Won(msgspec.Struct, frozen=True):
+    """The end. index: of the sample that is the answer. why: in a word. scores: by index, whatever it was chosen by."""
+
+    index: int
+    why: str
+    scores: Mapping[int, float] = {}
+
+
+class NoneLeft(Exception):
+    """No candidate came."""
+
+
+class Unanswered(Exception):
+    """A role was asked, and failed. It says why in a word."""
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What the caller asked for. turns: all that was said, in order. seed: the caller's, or one made for this request: all chance that a
+    strategy uses comes of it, so that the same request repeats."""
+
+    turns: Sequence[Turn]
+    seed: int = 0
+
+
+class Roles(Protocol):
+    """Who does the work for one request. Roles are configured; `sampler`, the plan's own model, is always there, and plays those that are
+    not."""
+
+    @property
+    def task(self) -> Task:
+        """The request."""
+        ...
+
+    def sample(self, n: int, role: str = SAMPLER) -> AsyncGenerator[Sample, None]:
+        """n candidates more that answer the request, all at once, each as it ends; of those that fail, nothing. Closing it cancels those
+        that still run."""
+        ...
+
+    async def ask(self, role: str, prompt: str, most: int) -> Sample:
+        """What the role says to one message of a user, in at most so many tokens; it may be chosen as the answer as any sample. Raises
+        Unanswered."""
+        ...
+
+
+class Needs(msgspec.Struct, frozen=True):
+    """What a strategy needs. logprobs: of the tokens of each sample; top: alternatives of each token, 0 if none. roles: that it asks."""
+
+    logprobs: bool = False
+    top: int = 0
+    roles: frozenset[str] = frozenset()
+
+
+class Strategy(Protocol):
+    """Params, and how they are used. It holds nothing of a request."""
+
+    @property
+    def needs(self) -> Needs:
+        """What has to be there."""
+        ...
+
+    @property
+    def most(self) -> int:
+        """Candidates in the worst case, at least 1."""
+        ...
+
+    @property
+    def asks(self) -> int:
+        """Questions to roles in the worst case."""
+        ...
+
+    def run(self, roles: Roles) -> AsyncGenerator[Progress | Won, None]:
+        """Progress, any number of times, then the end. Raises NoneLeft."""
+        ...
+
+
+def whole(sample: Sample) -> bool:
+    """Whether it came to its own end, and says something."""
+    said = sample.said
+    return said.finish != "length" and not said.refused and bool(said.tool_calls or said.spoken.strip())

@@ -1,0 +1,270 @@
+"""Plans with a strategy, over real sockets: several candidates of a mock engine, one of them as the answer. B-numbers are reports."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.mock import Behaviour, MockBackend
+from gateway.mock.behaviour import ToolCall
+from tests.support.asking import CHAT, data, error_of
+from tests.support.databases import decisions, migrated
+from tests.support.running import Running, config_for, running
+from tests.support.waiting import until
+
+__all__ = ["decisions", "migrated"]
+
+USER = [{"role": "user", "content": "What is 2 + 2?"}]
+PRICE = {"price": {"input": 1.0, "output": 10.0}}
+STRATEGIES: dict[str, Any] = {
+    "four": {"type": "self_consistency", "params": {"n": 4, "stop": "never"}},
+    "quick": {"type": "self_consistency", "params": {"n": 4}},
+    "warm": {"type": "best_of_n", "params": {"n": 3, "select": "shortest"}, "temperature": 0.7},
+    "likely": {"type": "best_of_n", "params": {"n": 2, "select": "logprob"}},
+    "judged": {"type": "best_of_n", "params": {"n": 2, "select": "judge"}, "roles": {"judge": "judge"}},
+}
+
+
+@dataclass
+class House:
+    """A gateway over `m` and `judge`, with a virtual model for each strategy, called by its name."""
+
+    run: Running
+    client: httpx.AsyncClient
+    engine: MockBackend
+    judge: MockBackend
+
+    async def ask(self, model: str, **fields: Any) -> httpx.Response:
+        return await self.client.post(CHAT, json={"model": model, "messages": USER, **fields})
+
+    async def receipt(self, answer: httpx.Response) -> dict[str, Any]:
+        """What was decided, as it is told once it is stored."""
+        path = f"/v1/decisions/{answer.headers['x-trilemma-decision-id']}"
+        async with asyncio.timeout(20):
+            while (found := await self.client.get(path)).status_code == 503:  # noqa: ASYNC110 (a database has no event here)
+                await asyncio.sleep(0.02)
+        told: dict[str, Any] = found.json()
+        return told
+
+    def bodies(self) -> list[dict[str, Any]]:
+        """Of the calls to the engine, in order."""
+        return [json.loads(each.body) for each in self.engine.requests if each.path == CHAT]
+
+
+@pytest.fixture
+async def house(tmp_path: Path, decisions: Path) -> AsyncIterator[House]:
+    async with MockBackend(["m"]) as engine, MockBackend(["judge"]) as judge:
+        config = config_for(
+            {"e": {"url": engine.url, "models": {"m": "m"}}, "j": {"url": judge.url, "models": {"judge": "judge"}}},
+            models={"m": {**PRICE, "attempts": 1}, "judge": PRICE},
+            strategies=STRATEGIES,
+            virtual_models={name: {"policy": "fixed", "plans": {"p": {"model": "m", "strategy": name}}} for name in STRATEGIES}
+            | {"either": {"policy": "fixed", "baseline": "a", "plans": {"a": {"model": "m"}, "b": {"model": "m", "strategy": "four"}}}},
+            policies={"fixed": {"type": "fixed"}},
+            storage={"url": f"sqlite:///{decisions}"},
+        )
+        async with running(config, tmp_path) as run, run.client() as client:
+            yield House(run, client, engine, judge)
+
+
+def says(*texts: str) -> list[Behaviour]:
+    return [Behaviour(text=text) for text in texts]
+
+
+async def test_the_answer_that_most_candidates_give_is_given_as_its_candidate_wrote_it(house: House) -> None:
+    house.engine.script(*says("The answer is 5.", "So it is 4", "The answer is 4.", "2 + 2 = 4"))
+    answer = await house.ask("four", seed=40, trilemma={"session_id": "s"})
+    body = answer.json()
+    assert answer.status_code == 200
+    said = body["choices"][0]["message"]["content"]
+    assert said in ("So it is 4", "The answer is 4.", "2 + 2 = 4")
+    assert (answer.headers["x-trilemma-strategy"], answer.headers["x-trilemma-candidates"]) == ("four", "4")
+    assert sorted(each["seed"] for each in house.bodies()) == [40, 41, 42, 43], "B109"
+    assert not any("trilemma" in each or each.get("stream") for each in house.bodies())
+    told = await house.receipt(answer)
+    assert [each["purpose"] for each in told["calls"]] == ["candidate"] * 4
+    assert sum(each["won"] for each in told["strategy_candidates"]) == 1
+    assert sorted(each["score"] for each in told["strategy_candidates"]) == [1.0, 3.0, 3.0, 3.0]
+    assert told["strategy_why"] == "vote"
+    calls = told["calls"]
+    usage = body["usage"]
+    assert usage["prompt_tokens"] == calls[0]["prompt_tokens"], "the caller's prompt counts once"
+    assert usage["completion_tokens"] == sum(each["completion_tokens"] for each in calls)
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+    # B100: what it cost is what all calls cost: 1 USD per million tokens read, 10 per million written
+    paid = sum(each["prompt_tokens"] + 10 * each["completion_tokens"] for each in calls) / 1e6
+    assert float(answer.headers["x-trilemma-cost"]) == pytest.approx(paid)
+    assert told["cost"] == pytest.approx(paid)
+
+
+async def test_a_vote_that_is_decided_waits_for_nobody(house: House) -> None:
+    house.engine.script(*says("It is 4", "It is 4", "It is 4"), Behaviour(never_answer=True))
+    answer = await house.ask("quick")
+    assert answer.json()["choices"][0]["message"]["content"] == "It is 4"
+    await house.engine.wait_for(lambda mock: mock.in_flight == 0)
+    assert (house.run.in_flight(), house.engine.aborted) == (0, 1)
+    told = await house.receipt(answer)
+    assert sorted(each["outcome"] for each in told["strategy_candidates"]) == ["cancelled", "lost", "lost", "won"]
+
+
+async def test_a_stream_has_all_that_one_has(house: House) -> None:
+    """B048, B053, B070: a role, once; one reason to finish; and the winner's words in between. Usage stands in a chunk of its own."""
+    house.engine.script(*says("It is 4"), default=Behaviour(text="It is 4"))
+    async with house.client.stream(
+        "POST", CHAT, json={"model": "four", "messages": USER, "stream": True, "stream_options": {"include_usage": True}}
+    ) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert "x-trilemma-model" in answer.headers or "x-trilemma-decision-id" in answer.headers
+        events = data(await answer.aread())
+    assert events[-1] == b"[DONE]"
+    chunks = [json.loads(each) for each in events[:-1]]
+    choices = [choice for chunk in chunks for choice in chunk["choices"]]
+    assert [each["delta"]["role"] for each in choices if "role" in each["delta"]] == ["assistant"]
+    assert "".join(each["delta"].get("content") or "" for each in choices) == "It is 4"
+    assert [each["finish_reason"] for each in choices if each["finish_reason"]] == ["stop"]
+    assert chunks[-1]["choices"] == [] and chunks[-1]["usage"]["trilemma"]["candidate"]["calls"] == 4
+    assert all("stream_options" not in each or each["stream_options"] is None for each in house.bodies())
+
+
+async def test_signs_of_life_while_candidates_run(tmp_path: Path, decisions: Path) -> None:
+    """B030, B032: comments, and never anything that a client would take for an event."""
+    async with MockBackend(["m"]) as engine:
+        engine.script(default=Behaviour(text="It is 4", delay_headers_s=0.4))
+        config = config_for(
+            {"e": {"url": engine.url, "models": {"m": "m"}}},
+            server={"heartbeat_s": 0.05},
+            strategies={"four": STRATEGIES["four"]},
+            virtual_models={"four": {"policy": "fixed", "plans": {"p": {"model": "m", "strategy": "four"}}}},
+        )
+        async with running(config, tmp_path) as run, run.client() as client:
+            answer = await client.post(CHAT, json={"model": "four", "messages": USER, "stream": True})
+    assert answer.content.startswith(b": \n"), "long before any candidate has ended"
+    assert data(answer.content)[-1] == b"[DONE]"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_who_leaves_leaves_nothing_running(house: House, stream: bool) -> None:
+    house.engine.script(default=Behaviour(never_answer=True))
+    task = asyncio.create_task(house.ask("four", stream=stream))
+    await house.engine.wait_for(lambda mock: mock.in_flight == 4)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await house.engine.wait_for(lambda mock: mock.in_flight == 0)
+    await house.run.until_settled(1)
+    assert (house.run.in_flight(), house.engine.aborted) == (0, 4)
+    (receipt,) = house.run.settled
+    assert receipt.outcome == "client_closed"
+    assert [each.outcome for each in receipt.calls] == ["cancelled"] * 4
+
+
+async def test_what_the_engine_refuses_is_refused_once(house: House) -> None:
+    """It would say so of each candidate; and an error is an error."""
+    body = '{"error":{"message":"no such thing","type":"BadRequestError","param":"x","code":400}}'
+    house.engine.script(Behaviour(status=400, body=body), default=Behaviour(never_answer=True))
+    answer = await house.ask("four")
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, "no such thing")
+    await house.engine.wait_for(lambda mock: mock.in_flight == 0)
+
+
+async def test_fewer_candidates_than_asked_still_answer(house: House) -> None:
+    """B042: one that failed is asked for once more."""
+    failing = Behaviour(status=500, body="{}")
+    house.engine.script(failing, *says("It is 4", "It is 4", "It is 5"), default=failing)
+    answer = await house.ask("four")
+    assert answer.json()["choices"][0]["message"]["content"] == "It is 4"
+    assert answer.headers["x-trilemma-candidates"] == "3"
+    told = await house.receipt(answer)
+    assert sorted(each["outcome"] for each in told["strategy_candidates"]) == ["failed", "failed", "lost", "lost", "won"]
+
+
+async def test_no_candidate_is_no_answer(house: House) -> None:
+    house.engine.script(default=Behaviour(status=500, body="{}"))
+    answer = await house.ask("four")
+    assert answer.status_code >= 500 and "error" in answer.json()
+
+
+async def test_a_deadline_takes_what_has_come(house: House) -> None:
+    """B128"""
+    house.engine.script(*says("It is 4", "It is 4"), default=Behaviour(never_answer=True))
+    answer = await house.ask("four", trilemma={"deadline_ms": 400})
+    assert (answer.status_code, answer.json()["choices"][0]["message"]["content"]) == (200, "It is 4")
+    await until(lambda: house.run.in_flight() == 0)
+
+
+async def test_at_temperature_0_one_is_as_good_as_four(house: House) -> None:
+    """B109: unless the operator wants them warmer."""
+    house.engine.script(default=Behaviour(text="It is 4"))
+    answer = await house.ask("four", temperature=0)
+    assert (len(house.bodies()), answer.headers["x-trilemma-candidates"]) == (1, "1")
+    await house.ask("warm", temperature=0)
+    assert [each["temperature"] for each in house.bodies()] == [0, 0.7, 0.7, 0.7]
+    await house.ask("warm", temperature=1.2)
+    assert [each["temperature"] for each in house.bodies()][4:] == [1.2] * 3
+
+
+async def test_calls_of_tools_are_voted_on_by_name_and_arguments(house: House) -> None:
+    """B022: and delivered with their ids."""
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    calls = [ToolCall("f", '{"a": 1, "b": 2}'), ToolCall("f", '{"b":2,"a":1.0}'), ToolCall("f", '{"a":3}'), ToolCall("f", '{"a":3,"b":2}')]
+    house.engine.script(*[Behaviour(tool_calls=(call,)) for call in calls])
+    message = (await house.ask("four", tools=tools)).json()["choices"][0]["message"]
+    assert message["tool_calls"][0]["function"]["arguments"] in ('{"a": 1, "b": 2}', '{"b":2,"a":1.0}')
+    assert message["tool_calls"][0]["id"]
+
+
+async def test_a_judge_chooses_and_is_paid_apart(house: House) -> None:
+    house.engine.script(*says("four", "It is 4, for two and two are four."))
+    house.judge.script(default=Behaviour(text="Fine.\nVerdict: 3"))
+    answer = await house.ask("judged")
+    usage = answer.json()["usage"]
+    assert usage["trilemma"]["judge"]["calls"] == 2
+    assert usage["completion_tokens"] == usage["trilemma"]["candidate"]["completion_tokens"]
+    told = await house.receipt(answer)
+    assert sorted(each["purpose"] for each in told["calls"]) == ["candidate", "candidate", "judge", "judge"]
+    assert {each["model"] for each in told["calls"] if each["purpose"] == "judge"} == {"judge"}
+
+
+async def test_log_probabilities_that_nobody_asked_for_stay_here(house: House) -> None:
+    house.engine.script(default=Behaviour(text="It is 4"))
+    answer = await house.ask("likely")
+    assert all(each["logprobs"] is True for each in house.bodies())
+    assert answer.json()["choices"][0].get("logprobs") is None
+    asked = await house.ask("likely", logprobs=True)
+    assert asked.json()["choices"][0].get("logprobs") is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        (CHAT, {"messages": USER, "n": 2}, "n"),
+        ("/v1/completions", {"prompt": "x"}, "model"),
+        (CHAT, {"messages": USER, "trilemma": {"strategy": "quick"}}, "trilemma.strategy"),
+    ],
+)
+async def test_what_a_strategy_cannot_do_is_said_by_name(house: House, path: str, body: dict[str, Any], param: str) -> None:
+    answer = await house.client.post(path, json={"model": "four", **body})
+    assert (answer.status_code, error_of(answer)["param"]) == (400, param)
+    assert not house.bodies()
+
+
+async def test_a_caller_may_choose_among_the_strategies_of_a_model(house: House) -> None:
+    house.engine.script(default=Behaviour(text="It is 4"))
+    plain = await house.ask("either")
+    voted = await house.ask("either", trilemma={"strategy": "four"})
+    alone = await house.ask("either", trilemma={"strategy": "single"})
+    assert [each.headers["x-trilemma-strategy"] for each in (plain, voted, alone)] == ["single", "four", "single"]
+    several = await house.ask("either", n=2)
+    assert len(several.json()["choices"]) == 2, "the plan without a strategy can"
+
+
+async def test_what_is_expected_of_a_strategy_counts_all_its_candidates(house: House) -> None:
+    answer = await house.ask("either", trilemma={"dry_run": True})
+    estimates = {each["plan"]: each["estimate"]["cost"] for each in answer.json()["candidates"]}
+    assert estimates["b"] > 3.5 * estimates["a"]
