@@ -65,12 +65,14 @@ def _as_it_is(_tenant: str, id_: str) -> str:
 
 @dataclass(slots=True)
 class Deciding:
-    """What a process knows for decisions beside its state. snapshots: what policies have learnt, by scope; swapped whole."""
+    """What a process knows for decisions beside its state. snapshots: what policies have learnt, by scope; swapped whole. failing: virtual
+    models that cannot decide now, and where it failed last, as it was logged."""
 
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
     standings: Standings = field(default_factory=Standings)
     expectations: Expectations = field(default_factory=Expectations)
     pseudonym: Pseudonym = _as_it_is
+    failing: dict[str, str] = field(default_factory=dict)
     now: Callable[[], float] = time.time
 
     def ended(self, receipt: Receipt) -> None:
@@ -120,14 +122,16 @@ async def choose(deciding: Deciding, route: VirtualModel, policy: Policy, receip
     except TimeoutError:
         fallback = "features_late"
     except Exception as error:
-        fallback = _failed(route, receipt, error)
+        fallback = _failed(deciding, route, receipt, error)
     situation = Situation(candidates, blocks, prices, standing, unit, prompt.tool_loop, explore, deciding.now(), tenant)
     decision: Decision | None = None
     if fallback is None:
         try:
             decision = decide(policy, snapshot.state if snapshot.version else policy.start, situation, receipt.decision_id)
+            if deciding.failing:
+                deciding.failing.pop(route.name, None)
         except Exception as error:
-            fallback = _failed(route, receipt, error)
+            fallback = _failed(deciding, route, receipt, error)
     if decision is None:
         decision = _baseline(route, candidates)
     chosen = candidates[decision.chosen]
@@ -164,11 +168,13 @@ def _strategies(route: VirtualModel, receipt: Receipt, fields: Fields, asked: Op
     return Strategies(counts, asked.strategy, barred)
 
 
-def _failed(route: VirtualModel, receipt: Receipt, error: Exception) -> str:
-    """Tells of a policy or an encoder that failed, and where, but not in its words, which may be those of the prompt; the reason that is
-    kept."""
-    said = (route.name, _where(error))
-    log.error("deciding for `%s` failed; its baseline serves: %s", *said, extra={"decision_id": receipt.decision_id})
+def _failed(deciding: Deciding, route: VirtualModel, receipt: Receipt, error: Exception) -> str:
+    """Tells of a policy or an encoder that failed, and where, but not in its words, which may be those of the prompt; once, until it does
+    not fail any more. The reason that is kept."""
+    where = _where(error)
+    if deciding.failing.get(route.name) != where:
+        deciding.failing[route.name] = where
+        log.error("deciding for `%s` failed; its baseline serves: %s", route.name, where, extra={"decision_id": receipt.decision_id})
     return "failed"
 
 

@@ -199,6 +199,18 @@ async def test_an_encoder_that_fails_is_told_of_without_the_prompt(caplog: pytes
     assert SECRET not in caplog.text and line.exc_info is None
 
 
+async def test_what_goes_on_failing_is_told_of_once_and_again_when_it_was_well_between(caplog: pytest.LogCaptureFixture) -> None:
+    encoder = Letters()
+    well = encoder.encode
+    house = House(reading(encoder, small=1.0))
+    told = []
+    for fails in (True, True, False, True):
+        encoder.__dict__["encode"] = Broken().encode if fails else well
+        await house.ask(USER)
+        told.append(sum(each.name == "trilemma.decisions" for each in caplog.records))
+    assert told == [1, 1, 1, 2]
+
+
 @pytest.mark.parametrize(
     "policy",
     [Given(fails=RuntimeError(SECRET)), Given(odds={"small": float("nan")}), Given(odds={"small": -1.0, "large": 2.0}), Given(odds={})],
