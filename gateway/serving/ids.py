@@ -24,7 +24,8 @@ class DecisionIds:
     """Mints ids under one secret. The random bits only keep ids apart; what cannot be guessed is the tag."""
 
     def __init__(self, secret: bytes | None = None, clock: Callable[[], int] = time.time_ns) -> None:
-        self._key = hashlib.blake2b(secret if secret is not None else secrets.token_bytes(32), digest_size=32).digest()
+        key = hashlib.blake2b(secret if secret is not None else secrets.token_bytes(32), digest_size=32).digest()
+        self._keyed = hashlib.blake2b(digest_size=6, key=key)
         self._clock = clock
         self._bits = random.Random(secrets.token_bytes(32)).getrandbits  # noqa: S311 (see above)
 
@@ -40,7 +41,9 @@ class DecisionIds:
         return FORM.match(decision_id) is not None and hmac.compare_digest(decision_id[33:], self._tag(decision_id[:32], tenant))
 
     def _tag(self, uuid: str, tenant: str) -> str:
-        return hashlib.blake2b(f"{uuid}{tenant}".encode(), digest_size=6, key=self._key).hexdigest()
+        tag = self._keyed.copy()
+        tag.update(f"{uuid}{tenant}".encode())
+        return tag.hexdigest()
 
 
 def minted_at(decision_id: str) -> float:

@@ -39,10 +39,12 @@ def pseudonyms(secret: bytes | None) -> Pseudonym:
     Without a secret they are this process's own.
     """
     key = hashlib.blake2b(secret if secret is not None else secrets.token_bytes(32), digest_size=32, person=b"session").digest()
-    blake2b = hashlib.blake2b
+    keyed = hashlib.blake2b(digest_size=16, key=key)
 
     def pseudonym(tenant: str, id_: str) -> str:
-        return blake2b(f"{len(tenant)}:{tenant}{id_}".encode("utf-8", "replace"), digest_size=16, key=key).hexdigest()
+        digest = keyed.copy()
+        digest.update(f"{len(tenant)}:{tenant}{id_}".encode("utf-8", "replace"))
+        return digest.hexdigest()
 
     return pseudonym
 

@@ -46,11 +46,11 @@ class Conversation:
 
     def encode(self, prompt: Request) -> Vector:
         """float32, (dim,), of length 1; zeros where there is no text."""
-        total = np.zeros(self.dim)
         texts = [each.text for each in excerpts(prompt.turns, self._budget, self._most)]
-        for text, vector in zip(texts, self._units(texts), strict=True):
-            total += vector * sqrt(len(text))
-        return unit(total)
+        if not texts:
+            return np.zeros(self.dim, dtype=np.float32)
+        weights = np.array([sqrt(len(text)) for text in texts])
+        return unit(weights.dot(np.array(self._units(texts))))
 
     def encode_many(self, prompts: Sequence[Request]) -> Vector:
         """float32, (prompts, dim): the same numbers as one by one."""

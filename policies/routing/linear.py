@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import starmap
+from math import sqrt
 from typing import Any
 
 import msgspec
@@ -127,7 +128,8 @@ class Linear:
             mean, cov = mean[index], cov[index]
         if self.encoders:
             x = self._vector(situation.blocks)
-            return index, (mean @ x).tolist(), np.sqrt(np.maximum(cov @ x @ x, 0.0)).tolist()
+            variances = cov.reshape(-1, x.size).dot(x).reshape(-1, x.size).dot(x)  # x' C_a x of each, in two plain products
+            return index, mean.dot(x).tolist(), [sqrt(each) if each > 0.0 else 0.0 for each in variances.tolist()]
         return index, mean[:, 0].tolist(), np.sqrt(cov[:, 0, 0]).tolist()
 
     def fold(self, state: Learned, observations: Sequence[Observation]) -> Learned:
