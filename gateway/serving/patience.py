@@ -23,13 +23,13 @@ class Patience:
 
     Make it in the task that waits; another task that goes on waiting with it calls `adopt`.
 
-    deadline: loop time after which nothing of the request may run.
+    deadline: loop time after which nothing of the request may run. since: loop time at which the last wait began.
 
         with patience.within(idle_s):
             data = await upstream.read_some()
     """
 
-    __slots__ = ("_briefest", "_call_ends", "_due", "_expired", "_limit", "_loop", "_since", "_task", "_timer", "_waits", "deadline")
+    __slots__ = ("_briefest", "_call_ends", "_due", "_expired", "_limit", "_loop", "_task", "_timer", "_waits", "deadline", "since")
 
     def __init__(self, deadline: float = math.inf) -> None:
         self._loop = asyncio.get_running_loop()
@@ -37,7 +37,7 @@ class Patience:
         self._call_ends = math.inf
         self._briefest = math.inf
         self._limit = 0.0
-        self._since = 0.0
+        self.since = 0.0
         self.adopt()
         self._waits = False
         self._timer: asyncio.TimerHandle | None = None
@@ -81,7 +81,7 @@ class Patience:
         return self
 
     def __enter__(self) -> None:
-        self._since = now = self._loop.time()
+        self.since = now = self._loop.time()
         if now >= self.deadline:
             raise DeadlinePassed
         if now >= self._call_ends:
@@ -121,7 +121,7 @@ class Patience:
         now = self._loop.time()
         if not self._waits:
             return  # nobody waits; the next wait arms it again
-        due = min(self._since + self._limit, self.deadline, self._call_ends)
+        due = min(self.since + self._limit, self.deadline, self._call_ends)
         if now < due:
             self._arm(due)
             return

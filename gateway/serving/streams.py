@@ -79,7 +79,7 @@ class EventStream(_Relayed):
     prompt_bytes: what the engine was given to read, for a guess at its tokens if it never tells; None where events are no tokens.
     """
 
-    __slots__ = ("_asked", "_events", "_prompt_bytes", "_told_at", "_words")
+    __slots__ = ("_events", "_prompt_bytes", "_told_at", "_words")
 
     takes_comments = True
 
@@ -87,8 +87,8 @@ class EventStream(_Relayed):
         super().__init__(exchange)
         self._events = events
         self._prompt_bytes = prompt_bytes
-        self._told_at = 0.0
-        self._asked = False  # for what follows the last event: until then it is the caller who takes its time
+        # Since when what follows the last event has been waited for, once a wait brought none; before, it is the caller who takes its time.
+        self._told_at: float | None = None
         self._words: Words | None = None
 
     def own(self, receipt: Receipt, settle: Settle) -> None:
@@ -128,22 +128,21 @@ class EventStream(_Relayed):
         events = self._events
         read = self._exchange.read
         told = events.events
-        if not self._asked:
-            self._asked = True
-            self._told_at = self._exchange.patience.now()
+        patience = self._exchange.patience
         try:
             while data := await read():
                 out = events.feed(data)
                 if self._words is not None:
                     self._words.hear(out)
                 if events.events != told:
+                    self._told_at = None
                     if out:
-                        self._asked = False
                         return out
                     told = events.events
-                    self._told_at = self._exchange.patience.now()
-                elif self._exchange.patience.now() - self._told_at > self._exchange.events_s:
-                    raise TimedOut("nothing but comments")
+                else:
+                    self._told_at = patience.since if self._told_at is None else self._told_at
+                    if patience.now() - self._told_at > self._exchange.events_s:
+                        raise TimedOut("nothing but comments")
                 if out:
                     return out
         except TransportError as error:
