@@ -16,12 +16,13 @@ from functools import partial
 
 from gateway.config.check_engines import check_engines
 from gateway.config.plans import plans_of, policy_specs
-from gateway.config.problems import Finding, did_you_mean
-from gateway.config.schema import Config, Key, Model, VirtualModel
+from gateway.config.problems import Finding, Loc, did_you_mean
+from gateway.config.schema import Config, Key, Model, StrategySpec, VirtualModel
 from gateway.engines.embeddings import endpoints
 from gateway.store.urls import PostgresUrl, located
 from policies import registry
 from policies.decoding.registry import SINGLE, strategy
+from policies.decoding.strategy import REWARD, VERIFIER, Needs
 from policies.encoders import Encoders
 from policies.values.plan import Plan
 
@@ -216,11 +217,25 @@ def _strategies(config: Config, names: _Names) -> Iterator[Finding]:
             yield Finding(loc, str(error), about_key=True)
             continue
         for role, model in spec.roles.items():
-            if role not in needs.roles:
+            if role not in needs.roles | (needs.scorers & {REWARD}):
                 yield Finding((*loc, "roles", role), f"`{spec.type}`, as it is set here, asks no `{role}`", "warning", about_key=True)
             if names.serving(model) is None:
                 suggestion = did_you_mean(model, [*names.real, *names.aliases])
                 yield Finding((*loc, "roles", role), f"no backend serves `{model}`{suggestion}")
+        yield from _scorers(loc, spec, needs)
+
+
+def _scorers(loc: Loc, spec: StrategySpec, needs: Needs) -> Iterator[Finding]:
+    """Who scores answers has to be there: the plan's own model cannot."""
+    idle = f"`{spec.type}`, as it is set here, has no answers scored by it"
+    if REWARD in needs.scorers and REWARD not in spec.roles:
+        yield Finding(loc, f"`roles` has to name a model that scores answers: `{REWARD}`", about_key=True)
+    if REWARD not in needs.scorers and "scoring" in spec.model_fields_set:
+        yield Finding((*loc, "scoring"), idle.replace("by it", f"by a `{REWARD}`"), "warning", about_key=True)
+    if VERIFIER in needs.scorers and spec.verifier is None:
+        yield Finding(loc, f"`{VERIFIER}` has to say where answers are sent", about_key=True)
+    if VERIFIER not in needs.scorers and spec.verifier is not None:
+        yield Finding((*loc, VERIFIER), idle, "warning", about_key=True)
 
 
 def _virtual(name: str, virtual: VirtualModel, config: Config, names: _Names) -> Iterator[Finding]:

@@ -28,6 +28,11 @@ def check_engines(config: Config) -> Iterator[Finding]:
         loc: Loc = ("learning", "verifier")
         yield from _secret_file((*loc, "key_file"), verifier.key_file)
         yield from _sendable(loc, verifier.key, verifier.key_file)
+    for name, spec in config.strategies.items():
+        if spec.verifier is not None:
+            loc = ("strategies", name, "verifier")
+            yield from _secret_file((*loc, "key_file"), spec.verifier.key_file)
+            yield from _sendable(loc, spec.verifier.key, spec.verifier.key_file)
     for name, endpoint in config.embeddings.items():
         loc = ("embeddings", name)
         yield from _secret_file((*loc, "key_file"), endpoint.key_file)

@@ -148,7 +148,12 @@ def _with_secrets(config: Config) -> tuple[Config, dict[Path, Stamp | None], lis
     if (verifier := learning.verifier) is not None:
         key = secret(("learning", "verifier", "key_file"), verifier.key_file, verifier.key)
         learning = learning.model_copy(update={"verifier": verifier.model_copy(update={"key": key})})
-    parts = {"server": server, "backends": backends, "embeddings": embeddings, "learning": learning}
+    strategies = dict(config.strategies)
+    for name, spec in config.strategies.items():
+        if (checker := spec.verifier) is not None:
+            key = secret(("strategies", name, "verifier", "key_file"), checker.key_file, checker.key)
+            strategies[name] = spec.model_copy(update={"verifier": checker.model_copy(update={"key": key})})
+    parts = {"server": server, "backends": backends, "embeddings": embeddings, "learning": learning, "strategies": strategies}
     return config.model_copy(update=parts), files, unread
 
 

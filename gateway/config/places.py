@@ -39,13 +39,18 @@ def anchored(config: Config, folder: Path) -> Config:
     if (verifier := learning.verifier) is not None and verifier.key_file is not None:
         verifier = verifier.model_copy(update={"key_file": _from(folder, verifier.key_file)})
         learning = learning.model_copy(update={"verifier": verifier})
+    strategies = {
+        name: spec
+        if (checker := spec.verifier) is None or checker.key_file is None
+        else spec.model_copy(update={"verifier": checker.model_copy(update={"key_file": _from(folder, checker.key_file)})})
+        for name, spec in config.strategies.items()
+    }
     embeddings = {
         name: each if each.key_file is None else each.model_copy(update={"key_file": _from(folder, each.key_file)})
         for name, each in config.embeddings.items()
     }
-    return config.model_copy(
-        update={"backends": backends, "embeddings": embeddings, "server": server, "storage": storage, "learning": learning}
-    )
+    parts = {"backends": backends, "embeddings": embeddings, "server": server, "storage": storage}
+    return config.model_copy(update={**parts, "learning": learning, "strategies": strategies})
 
 
 def _backend(backend: Backend, folder: Path) -> Backend:

@@ -296,6 +296,22 @@ class Policy(Section):
     )
 
 
+class Checker(Section):
+    """A service of the operator's own that is sent answers, and says how good they are."""
+
+    url: str = Field(pattern=_URL, description="Where answers are sent.")
+    timeout_s: float = Field(10.0, gt=0, le=600, description="How long it may take, in seconds.")
+    at_once: int = Field(16, ge=1, le=256, description="Answers that it looks at at the same time.")
+    key: Secret | None = Field(None, description="Bearer key for it.")
+    key_file: Path | None = Field(None, description="File that holds `key`.")
+
+    @model_validator(mode="after")
+    def _one_key(self) -> Checker:
+        if self.key is not None and self.key_file is not None:
+            raise ValueError("give `key` or `key_file`, not both")
+        return self
+
+
 class StrategySpec(Section):
     """How a plan's model is asked more than once, and which answer is given."""
 
@@ -310,6 +326,10 @@ class StrategySpec(Section):
         le=2,
         description="The least temperature of its samples, where a request names a lower one. Default: at temperature 0 there is one.",
     )
+    scoring: Literal["score", "classify", "pooling"] = Field(
+        "score", description="How the role `reward` is asked: vLLM's endpoint that its model answers on."
+    )
+    verifier: Checker | None = Field(None, description="The service that plays the role `verifier`. Default: none.")
 
 
 class PlanSpec(Section):
@@ -437,21 +457,11 @@ class Believed(Section):
     at_1: float = Field(1.0, ge=0, le=1, description="Where it says 1.")
 
 
-class Verifier(Section):
-    """A service of the operator's own that is sent answers, and says how good they are."""
+class Verifier(Checker):
+    """A checker of answers that were given, after the request."""
 
-    url: str = Field(pattern=_URL, description="Where answers are sent.")
-    share: float = Field(1.0, gt=0, le=1, description="Of the decisions, so many are sent; by a hash of their ids.")
-    timeout_s: float = Field(10.0, gt=0, le=600, description="How long it may take, in seconds.")
     at_once: int = Field(4, ge=1, le=256, description="Answers that it looks at at the same time.")
-    key: Secret | None = Field(None, description="Bearer key for it.")
-    key_file: Path | None = Field(None, description="File that holds `key`.")
-
-    @model_validator(mode="after")
-    def _one_key(self) -> Verifier:
-        if self.key is not None and self.key_file is not None:
-            raise ValueError("give `key` or `key_file`, not both")
-        return self
+    share: float = Field(1.0, gt=0, le=1, description="Of the decisions, so many are sent; by a hash of their ids.")
 
 
 class Judge(Section):

@@ -1,7 +1,7 @@
 """A configuration's text as it may be shown, kept and given back: its literal secrets masked.
 
-Secrets stand in `server.secret`, `backends.*.key`, `embeddings.*.key`, `learning.verifier.key`, the password of `storage.url`, and behind
-an engine's secret flags in `backends.*.args`.
+Secrets stand in `server.secret`, `backends.*.key`, `embeddings.*.key`, `strategies.*.verifier.key`, `learning.verifier.key`, the password
+of `storage.url`, and behind an engine's secret flags in `backends.*.args`.
 One is literal unless it is exactly one reference without a default: `${NAME}`.
 """
 
@@ -99,7 +99,8 @@ def _secret_places(root: Node) -> Iterator[tuple[Loc, Scalar, str | None]]:
     """(place, value as written, the same masked; None: there is no secret in it) wherever one may stand."""
     named = {section: _names(root, section) for section in ("backends", "embeddings")}
     keys = [(section, name, "key") for section, names in named.items() for name in names]
-    for loc in (("server", "secret"), *keys, ("learning", "verifier", "key")):
+    checkers = [("strategies", name, "verifier", "key") for name in _names(root, "strategies")]
+    for loc in (("server", "secret"), *keys, *checkers, ("learning", "verifier", "key")):
         node = find(root, loc)
         if isinstance(node, Scalar):
             yield loc, node, _masked_value(node.text)
@@ -152,8 +153,8 @@ def _masked_args(loc: Loc, args: Items) -> Iterator[tuple[Loc, Scalar, str | Non
 
 def _secrets(config: Config) -> list[str]:
     """What the configuration keeps to itself, wherever it came from; only what is long enough to be looked for."""
-    verifier = config.learning.verifier
-    given = [config.server.secret, None if verifier is None else verifier.key]
+    verifiers = [config.learning.verifier, *(each.verifier for each in config.strategies.values())]
+    given = [config.server.secret, *(None if each is None else each.key for each in verifiers)]
     given += [*(each.key for each in config.backends.values()), *(each.key for each in config.embeddings.values())]
     found = {each.get_secret_value() for each in given if each is not None}
     password = _PASSWORD.search(config.storage.url)

@@ -20,7 +20,7 @@ import orjson
 from gateway.config.schema import Learning
 from gateway.learning.findings import Case, Findings
 from gateway.serving.call import Examined, Receipt
-from gateway.serving.hearing import LONGEST_PROMPT
+from gateway.serving.verifying import LONGEST_PROMPT
 from gateway.wire.answers import answer_of, text_of
 from policies.signals import signals
 from policies.values.answer import Wanted

@@ -22,17 +22,22 @@ from gateway.serving.errand import Errand
 from gateway.serving.patience import Patience
 from gateway.serving.relay import Way, relay
 from gateway.serving.state import Decoding, RealModel
-from gateway.wire.answers import answer_of
+from gateway.wire.answers import answer_of, text_of
 from gateway.wire.errors import JSON, ApiError, Header
 from gateway.wire.request import json_object, read, with_members
+from gateway.wire.scores import PATHS, score_body, score_of
 from gateway.wire.usage import Usage
 from policies.decoding.single import Single
-from policies.decoding.strategy import SAMPLER, NoneLeft, Sample, Strategy, Task, Unanswered, Won
+from policies.decoding.strategy import REWARD, SAMPLER, VERIFIER, NoneLeft, Sample, Strategy, Task, Unanswered, Won
+from policies.judging.conversation import conversation
 from policies.values.prompt import Turn
 
 PATH: Final = "/v1/chat/completions"
 # What is asked of a role is told apart from candidates by its index.
 _ASKED: Final = 1_000_000
+# Characters of the request that a model which scores pairs of texts is shown.
+_QUESTION: Final = 24_000
+_BOUNDS: Final = ("max_completion_tokens", "max_tokens")
 _PURPOSES: Final[Mapping[str, Purpose]] = {"judge": "judge"}
 
 
@@ -104,18 +109,13 @@ class Work:
         """See Roles."""
         self._questions += 1
         index = _ASKED + self._questions
-        body = orjson.dumps(
-            {"model": self._player(role).public, "messages": [{"role": "user", "content": prompt}], "max_tokens": most, "temperature": 0}
-        )
-        errand = msgspec.structs.replace(
-            self._errand,
-            call=Call("POST", PATH, b"", [JSON], time.perf_counter()),
-            body=body,
-            fields=read(body, 1),
-            ask_usage=False,
-            choice=None,
-            purpose=_PURPOSES.get(role, "candidate"),
-        )
+        purpose = _PURPOSES.get(role, "candidate")
+        if purpose == "candidate":  # it may be the answer, and no longer than the caller wants it
+            bounds = [bound for name in _BOUNDS if isinstance(bound := self.asked.get(name), int) and bound > 0]
+            most = min([most, *bounds])
+        said = [{"role": "user", "content": prompt}]
+        body = orjson.dumps({"model": self._player(role).public, "messages": said, "max_tokens": most, "temperature": 0})
+        errand = self._question(PATH, body, purpose)
         try:
             answer, part = await self._relayed(self._player(role), errand)
         except ApiError as error:
@@ -124,6 +124,52 @@ class Work:
         if sample is None:
             raise Unanswered("answer")
         return sample
+
+    async def score(self, role: str, samples: Sequence[Sample]) -> list[float | None]:
+        """See Roles."""
+        one = self._verified if role == VERIFIER else self._rewarded
+        tasks = [asyncio.create_task(one(sample), name=f"{role} {sample.index}") for sample in samples]
+        try:
+            return [await task for task in tasks]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _rewarded(self, sample: Sample) -> float | None:
+        model, scoring, turns = self._decoding.roles[REWARD], self._decoding.scoring, self._task.turns
+        question = turns[0].text if len(turns) == 1 else conversation(turns, _QUESTION)
+        said = [(turn.role, turn.text) for turn in turns]
+        body = score_body(scoring, model.public, question, said, text_of((sample.said,)))
+        try:
+            answer, _ = await self._relayed(model, self._question(PATHS[scoring], body, "scorer"))
+        except ApiError:
+            return None
+        if answer.stream is not None:
+            answer.stream.close()
+            return None
+        found = json_object(answer.body) if answer.status == 200 else None
+        return None if found is None else score_of(scoring, found)
+
+    async def _verified(self, sample: Sample) -> float | None:
+        verifier = self._decoding.verifier
+        assert verifier is not None, "a configuration that passes the check names it"
+        left_s = max(0.0, self._way.patience.left_s())
+        messages = bytes(self._errand.fields.messages)
+        return await verifier.score(self._way.transport, self._receipt.decision_id, messages, text_of((sample.said,)), left_s)
+
+    def _question(self, path: str, body: bytes, purpose: Purpose) -> Errand:
+        """What is asked about answers, with none of the caller's own headers. Scores of another model would be on another scale."""
+        return msgspec.structs.replace(
+            self._errand,
+            call=Call("POST", path, b"", [JSON], time.perf_counter()),
+            body=body,
+            fields=read(body, 1),
+            ask_usage=False,
+            choice=None,
+            purpose=purpose,
+            may_stand_in=purpose != "scorer",
+        )
 
     async def _candidate(self, index: int, role: str) -> Sample | None:
         """One answer; None: it failed, and others may not."""
@@ -176,6 +222,11 @@ class Work:
         self.came[index] = _Came(answer, body, part)
         return Sample(index, said[0], 0 if part.usage is None else part.usage.completion, body["choices"][0].get("logprobs"))
 
+    def finish_of(self, index: int) -> str | None:
+        """Why the answer of that index ended, as its engine says."""
+        found: str | None = self.came[index].body["choices"][0].get("finish_reason")
+        return found
+
     def _player(self, role: str) -> RealModel:
         return self._decoding.roles.get(role, self._model)
 
@@ -195,6 +246,8 @@ async def decoded(decoding: Decoding, way: Way, model: RealModel, errand: Errand
                     won = event
     except _Refused as refused:
         receipt.status, receipt.outcome = refused.answer.status, "caller_error"
+        if receipt.words is not None:
+            receipt.words.hear(refused.answer.body)
         headers = [*_foreign(refused.answer.headers), *receipt.headers(stream=False)]
         return Answer(refused.answer.status, headers, refused.answer.body)
     except NoneLeft:
@@ -202,6 +255,10 @@ async def decoded(decoding: Decoding, way: Way, model: RealModel, errand: Errand
     finally:
         receipt.waited += time.perf_counter() - begun
         receipt.calls.sort(key=lambda call: call.started)
+        if won is not None and won.index >= _ASKED:  # it was written by a role: a candidate like any other
+            written = work.came[won.index].part
+            tokens = 0 if written.usage is None else written.usage.completion
+            receipt.tried.append(Tried(won.index, finish=work.finish_of(won.index), tokens=tokens, cost=written.cost))
         for tried in receipt.tried:
             if won is not None:
                 tried.score = won.scores.get(tried.index)
@@ -214,14 +271,15 @@ def _taken(won: Won, work: Work, decoding: Decoding, receipt: Receipt) -> Answer
     """The winner's body, unchanged but for its usage: the prompt counts once, and of answers all that was sampled."""
     came = work.came[won.index]
     body, part = came.body, came.part
+    asked = next((work.came[index].part.usage for index in sorted(work.came) if index < _ASKED), part.usage)
     receipt.served_model, receipt.backend, receipt.rates = part.served_model, part.backend, part.rates
     receipt.status, receipt.outcome, receipt.why = came.answer.status, "ok", won.why
     if decoding.strategy.needs.logprobs and not work.asked.get("logprobs"):
         for choice in body["choices"]:
             choice["logprobs"] = None
-    if part.usage is not None:
+    if asked is not None:
         sampled = [call.usage.completion for call in receipt.calls if call.usage is not None and call.purpose == "candidate"]
-        receipt.usage = usage = Usage(part.usage.prompt, part.usage.cached, sum(sampled))
+        receipt.usage = usage = Usage(asked.prompt, asked.cached, sum(sampled))
         body["usage"] = {
             "prompt_tokens": usage.prompt,
             "completion_tokens": usage.completion,
@@ -229,14 +287,17 @@ def _taken(won: Won, work: Work, decoding: Decoding, receipt: Receipt) -> Answer
             "prompt_tokens_details": {"cached_tokens": usage.cached},
             "trilemma": {purpose: _tokens(receipt, purpose) for purpose in sorted({call.purpose for call in receipt.calls})},
         }
-    return Answer(200, [JSON, *_foreign(came.answer.headers), *receipt.headers(stream=False)], orjson.dumps(body))
+    data = orjson.dumps(body)
+    if receipt.words is not None:
+        receipt.words.hear(data)
+    return Answer(200, [JSON, *_foreign(came.answer.headers), *receipt.headers(stream=False)], data)
 
 
 def _tokens(receipt: Receipt, purpose: Purpose) -> dict[str, int]:
     """What the calls for that purpose read and wrote."""
     found = [call.usage for call in receipt.calls if call.purpose == purpose and call.usage is not None]
-    read, written = sum([each.prompt for each in found]), sum([each.completion for each in found])
-    return {"calls": len(found), "prompt_tokens": read, "completion_tokens": written}
+    prompts, answers = sum([each.prompt for each in found]), sum([each.completion for each in found])
+    return {"calls": len(found), "prompt_tokens": prompts, "completion_tokens": answers}
 
 
 def _foreign(headers: Sequence[Header]) -> list[Header]:

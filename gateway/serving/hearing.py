@@ -13,12 +13,11 @@ from typing import Final
 from gateway.config.schema import Config
 from gateway.serving.call import Examined, Receipt, Words
 from gateway.serving.errand import Errand
+from gateway.serving.verifying import LONGEST_PROMPT
 
 CHAT: Final = "/v1/chat/completions"
 JUDGE: Final = "judge"
 VERIFIER: Final = "verifier"
-LONGEST_PROMPT: Final = 262_144
-"""Bytes of messages that are sent to a judge; about longer ones none is asked."""
 
 _PATHS: Final = frozenset((CHAT, "/v1/completions"))
 

@@ -20,8 +20,10 @@ from gateway.pool.hedging import Hedging
 from gateway.pool.replicas import Replicas
 from gateway.serving.admission import Admission
 from gateway.serving.retry import Retry
+from gateway.serving.verifying import Verifying
 from gateway.store.keys import StoredKey
 from gateway.wire.errors import ApiError
+from gateway.wire.scores import Scoring
 from gateway.wire.usage import Rates
 from policies import registry
 from policies.decoding.registry import SINGLE, strategy
@@ -77,11 +79,14 @@ class RealModel:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How a plan is decoded. roles: who plays them, beside the plan's own model. temperature: see config.schema.StrategySpec."""
+    """How a plan is decoded. roles: who plays them, beside the plan's own model. temperature, scoring: see config.schema.StrategySpec.
+    verifier: the service that plays this role."""
 
     strategy: Strategy
     roles: Mapping[str, RealModel] = field(default_factory=dict)
     temperature: float | None = None
+    scoring: Scoring = "score"
+    verifier: Verifying | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +294,8 @@ def _decoding(config: Config, name: str, real: Mapping[str, RealModel]) -> Decod
         return None
     spec = config.strategies[name]
     roles = {role: real[_unaliased(config, model)] for role, model in spec.roles.items()}
-    return Decoding(strategy(spec.type, spec.params), roles, spec.temperature)
+    verifier = None if spec.verifier is None else Verifying(spec.verifier)
+    return Decoding(strategy(spec.type, spec.params), roles, spec.temperature, spec.scoring, verifier)
 
 
 def _bounded(model: RealModel, own: OwnTimeouts) -> RealModel:

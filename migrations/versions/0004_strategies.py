@@ -11,4 +11,5 @@ down_revision = "0003_learning"
 
 def upgrade() -> None:
     """Adds a column."""
-    op.add_column("decisions", sa.Column("tried", sa.Text(), comment="JSON: a strategy's candidates, and why one of them won; null: one call"))
+    comment = "JSON: a strategy's candidates, and why one of them won; null: one call"
+    op.add_column("decisions", sa.Column("tried", sa.Text(), comment=comment))

@@ -16,6 +16,10 @@ from policies.values.prompt import Turn
 
 SAMPLER: Final = "sampler"
 """The role of the plan's own model."""
+REWARD: Final = "reward"
+"""The role of a model that scores answers."""
+VERIFIER: Final = "verifier"
+"""The role of the operator's own service that checks answers."""
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -77,13 +81,20 @@ class Roles(Protocol):
         Unanswered."""
         ...
 
+    async def score(self, role: str, samples: Sequence[Sample]) -> list[float | None]:
+        """How good `reward` or `verifier` finds each of these, the higher the better, all asked at once. None: it failed, or says nothing
+        of that one. The scale of `reward` is its model's; of `verifier` it is 0 to 1."""
+        ...
+
 
 class Needs(msgspec.Struct, frozen=True):
-    """What a strategy needs. logprobs: of the tokens of each sample; top: alternatives of each token, 0 if none. roles: that it asks."""
+    """What a strategy needs. logprobs: of the tokens of each sample; top: alternatives of each token, 0 if none. roles: that it asks.
+    scorers: that it has samples scored by; nobody else plays these."""
 
     logprobs: bool = False
     top: int = 0
     roles: frozenset[str] = frozenset()
+    scorers: frozenset[str] = frozenset()
 
 
 class Strategy(Protocol):
@@ -101,7 +112,7 @@ class Strategy(Protocol):
 
     @property
     def asks(self) -> int:
-        """Questions to roles in the worst case."""
+        """Questions to roles in the worst case, scores too."""
         ...
 
     def run(self, roles: Roles) -> AsyncGenerator[Progress | Won, None]:

@@ -406,3 +406,30 @@ def test_judging_without_a_database_is_a_warning() -> None:
     text = "learning: {signals: [schema], verifier: {url: 'http://v'}, judge: {model: large}}\n"
     nothing = "has no effect without a database (`storage.url`)"
     assert found(text) == [f"warning: learning.{key}: {nothing}" for key in ("signals", "verifier")]
+
+
+# --- who scores a strategy's candidates
+
+
+@pytest.mark.parametrize(
+    ("spec", "messages"),
+    [
+        ("params: {select: reward}, roles: {reward: large}, scoring: classify", []),
+        ("params: {select: verifier}, verifier: {url: 'http://v'}", []),
+        ("params: {select: reward}", ["strategies.s: `roles` has to name a model that scores answers: `reward`"]),
+        ("params: {select: verifier}", ["strategies.s: `verifier` has to say where answers are sent"]),
+        ("params: {select: verifier}, verifier: {url: 'http://v', key: 'a b'}", [f"strategies.s.verifier.key: {UNSENDABLE}"]),
+        (
+            "verifier: {url: 'http://v'}, scoring: pooling, roles: {reward: large}",
+            [
+                "warning: strategies.s.verifier: `best_of_n`, as it is set here, has no answers scored by it",
+                "warning: strategies.s.scoring: `best_of_n`, as it is set here, has no answers scored by a `reward`",
+                "warning: strategies.s.roles.reward: `best_of_n`, as it is set here, asks no `reward`",
+            ],
+        ),
+        ("params: {stop: hazard}", ["strategies.s: best_of_n: `stop: hazard` needs `select: verifier`"]),
+    ],
+)
+def test_who_scores_candidates(spec: str, messages: list[str]) -> None:
+    auto = "virtual_models: {auto: {policy: fixed, plans: {p: {model: large, strategy: s}}}}\n"
+    assert found(f"{auto}strategies: {{s: {{type: best_of_n, {spec}}}}}\n") == messages

@@ -103,11 +103,14 @@ def test_secrets_are_read_from_their_files(write: Write, tmp_path: Path) -> None
     write("secrets/own", "own-secret\n")
     learning = "learning: {verifier: {url: 'http://v', key_file: secrets/a}}\n"
     learning += "embeddings: {e: {url: 'http://e', model: m, dimensions: 2, key_file: secrets/a}}\n"
+    learning += "strategies: {s: {type: best_of_n, verifier: {url: 'http://v', key_file: secrets/a}}}\n"
     path = write("config.yaml", ENGINE + "    key_file: secrets/a\nserver: {secret_file: ./secrets/own}\n" + learning)
     got = load(path, {})
     assert key_of(got) == "from-a-file"
     verifier = got.config.learning.verifier
     assert verifier is not None and verifier.key is not None and verifier.key.get_secret_value() == "from-a-file"
+    checker = got.config.strategies["s"].verifier
+    assert checker is not None and checker.key is not None and checker.key.get_secret_value() == "from-a-file"
     key = got.config.embeddings["e"].key
     assert key is not None and key.get_secret_value() == "from-a-file"
     assert got.config.server.secret is not None

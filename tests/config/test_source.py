@@ -43,6 +43,10 @@ def with_args(written: str) -> str:
         (f"server: {{secret: {SECRET}}}", 'server: {secret: "***"}'),
         (EMBEDDINGS.format(SECRET), EMBEDDINGS.format('"***"')),
         (f"learning: {{verifier: {{url: 'http://v', key: {SECRET}}}}}", "learning: {verifier: {url: 'http://v', key: \"***\"}}"),
+        (
+            f"strategies: {{s: {{type: best_of_n, verifier: {{url: 'http://v', key: {SECRET}}}}}}}",
+            "strategies: {s: {type: best_of_n, verifier: {url: 'http://v', key: \"***\"}}}",
+        ),
         (f"storage: {{url: 'postgresql://u:{SECRET}@h/d'}}", 'storage: {url: "postgresql://u:***@h/d"}'),
         (f"storage: {{url: 'postgresql://u:${{PW:-a/b:{SECRET}}}@h/d'}}", 'storage: {url: "postgresql://u:***@h/d"}'),
         (f"storage: {{url: 'postgresql://${{NAME:-u}}:{SECRET}@h/d'}}", 'storage: {url: "postgresql://${NAME:-u}:***@h/d"}'),

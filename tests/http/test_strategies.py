@@ -28,6 +28,7 @@ STRATEGIES: dict[str, Any] = {
     "quick": {"type": "self_consistency", "params": {"n": 4}},
     "warm": {"type": "best_of_n", "params": {"n": 3, "select": "shortest"}, "temperature": 0.7},
     "likely": {"type": "best_of_n", "params": {"n": 2, "select": "logprob"}},
+    "written": {"type": "synthesis", "params": {"n": 2, "when": "always"}, "roles": {"synthesizer": "judge"}},
     "judged": {"type": "best_of_n", "params": {"n": 2, "select": "judge"}, "roles": {"judge": "judge"}},
 }
 
@@ -229,6 +230,19 @@ async def test_a_judge_chooses_and_is_paid_apart(house: House) -> None:
     told = await house.receipt(answer)
     assert sorted(each["purpose"] for each in told["calls"]) == ["candidate", "candidate", "judge", "judge"]
     assert {each["model"] for each in told["calls"] if each["purpose"] == "judge"} == {"judge"}
+
+
+async def test_what_a_role_writes_is_a_candidate_too_and_no_longer_than_the_caller_wants(house: House) -> None:
+    house.engine.script(*says("It is 4", "It is 5"))
+    house.judge.script(default=Behaviour(text="So it is 4."))
+    answer = await house.ask("written", max_tokens=9)
+    assert answer.json()["choices"][0]["message"]["content"] == "So it is 4."
+    assert json.loads(house.judge.requests_to(CHAT)[-1].body)["max_tokens"] == 9
+    told = await house.receipt(answer)
+    assert [each["outcome"] for each in told["strategy_candidates"]] == ["lost", "lost", "won"]
+    usage = answer.json()["usage"]
+    assert usage["prompt_tokens"] == told["calls"][0]["prompt_tokens"], "the caller's own, not what the role was shown"
+    assert usage["completion_tokens"] == sum(each["completion_tokens"] for each in told["calls"])
 
 
 async def test_log_probabilities_that_nobody_asked_for_stay_here(house: House) -> None:

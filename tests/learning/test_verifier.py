@@ -27,15 +27,19 @@ CASE = Case("d-1", b'[{"role": "user", "content": "hi \\u00e9"}]', "Hello.", "m"
 
 @dataclass
 class Service:
-    """Answers each request with the next of `answers`: a status and a body, or None: nothing, for ever. asked: heads and bodies."""
+    """Answers each request with the next of `answers`: a status and a body, or None: nothing, for ever.
+
+    asked: heads and bodies. open: connections."""
 
     url: str = ""
     answers: list[tuple[int, bytes] | None] = field(default_factory=list)
     asked: list[tuple[str, Any]] = field(default_factory=list)
     always: tuple[int, bytes] = (200, b'{"value": 0.75}')
     gone: int = 0
+    open: int = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.open += 1
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -53,6 +57,7 @@ class Service:
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
+            self.open -= 1
             writer.close()
 
 

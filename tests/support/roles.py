@@ -46,7 +46,8 @@ def says(reply: Reply) -> Callable[[Asked], Reply]:
 class FakeRoles:
     """samples: in stock, of the sampler, or of each role; given in the order of their indices, whatever order they end in; who asks for
     more than there are gets what there is. replies: what a question is answered by. delays: turns of the loop until a sample ends, by
-    index. asked, sampled: what was wanted, in order. open: samples and questions that are running now; most_open: at once."""
+    index. scores: what scorers say, by index, and after how many turns; nothing of others. asked, sampled, scored: what was wanted, in
+    order. open: samples and questions that are running now; most_open: at once."""
 
     def __init__(
         self,
@@ -55,13 +56,18 @@ class FakeRoles:
         *,
         task: Task = TASK,
         delays: Mapping[int, int] | None = None,
+        scores: Mapping[int, float | None] | None = None,
+        score_delays: Mapping[int, int] | None = None,
     ) -> None:
         by_role = samples if isinstance(samples, Mapping) else {SAMPLER: samples}
         self._stock = {role: list(each) for role, each in by_role.items()}
         self._replies = replies
         self._task = task
         self._delays = delays or {}
+        self._scores = scores or {}
+        self._score_delays = score_delays or {}
         self.asked: list[Asked] = []
+        self.scored: list[tuple[str, int]] = []
         self.sampled: list[tuple[str, int]] = []
         self.open = 0
         self.most_open = 0
@@ -100,6 +106,16 @@ class FakeRoles:
         if isinstance(reply, Sample):
             return reply
         return Sample(1_000 + asked.nth, reply if isinstance(reply, Said) else Said(reply, finish="stop"))
+
+    async def score(self, role: str, samples: Sequence[Sample]) -> list[float | None]:
+        self.scored += [(role, each.index) for each in samples]
+        self._begin()
+        try:
+            for _ in range(1 + max(self._score_delays.get(each.index, 0) for each in samples)):
+                await asyncio.sleep(0)
+        finally:
+            self.open -= 1
+        return [self._scores.get(each.index) for each in samples]
 
     def _begin(self) -> None:
         self.open += 1
