@@ -102,6 +102,7 @@ _DECISION: Final[Mapping[str, Any]] = shape(
         "chosen": nullable(STRING, "The plan; null: a real model was asked for."),
         "calls": {"type": "array", "items": _CALL},
         "strategy_candidates": {"type": "array", "items": _OBJECT},
+        "strategy_why": nullable(STRING, "In a word, why the candidate that won did; null: there was no strategy."),
         "outcome": {"type": "array", "items": _LABEL, "description": "How good it was, as far as somebody said."},
     }
 )

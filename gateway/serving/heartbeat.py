@@ -38,8 +38,10 @@ async def beating(work: Coroutine[Any, Any, Answer], period_s: float, receipt: R
         stream.close()
         raise
     if answer is None:
-        receipt.waited = time.perf_counter() - begun
-        return Answer(200, [_SSE, *SSE_HEADERS, *receipt.headers(stream=True)], stream=stream)
+        waited, receipt.waited = receipt.waited, time.perf_counter() - begun
+        headers = receipt.headers(stream=True)
+        receipt.waited = waited  # whoever still waits adds all of it in the end
+        return Answer(200, [_SSE, *SSE_HEADERS, *headers], stream=stream)
     if answer.stream is None:
         return answer
     return Answer(answer.status, answer.headers, stream=stream)

@@ -105,6 +105,11 @@ class Channel:
             await asyncio.gather(*self._serving, return_exceptions=True)
             self._writer.close()
 
+    def close(self) -> None:
+        """Lets go of the socket, also where `run` never began. Safe at any time."""
+        self._gone = True
+        self._writer.close()
+
     async def _next(self) -> _Frame | None:
         try:
             (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))

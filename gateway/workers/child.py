@@ -64,6 +64,10 @@ class Child:
         """Serves what it asks, until it has ended."""
         await self._said_to().run()
 
+    def close(self) -> None:
+        """Ends the talk, also one that never began."""
+        self._said_to().close()
+
     async def ask(self, name: str, body: Any = None, *, within_s: float | None = None) -> Any:
         """See Channel.ask."""
         return await self._said_to().ask(name, body, within_s=within_s)

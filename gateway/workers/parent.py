@@ -221,6 +221,7 @@ class Parent:
             self._switchboard.leave(child)
             talk.cancel()
             await asyncio.wait({talk})
+            child.close()
         if not self._ending.is_set():
             log.error("worker %d (process %d) has ended: %s", post.number, child.process.pid, _cause(code))
         elif code not in (0, -signal.SIGTERM):

@@ -74,6 +74,7 @@ async def test_a_receipt_right_after_the_answer(shop: httpx.AsyncClient, ops: ht
         "explored": False,
         "served_model": "mock-model",
         "strategy_candidates": [],
+        "strategy_why": None,
         "usage": {**counts, "estimated": False},
         "outcome": [],
         "status": 200,

@@ -87,6 +87,7 @@ async def test_a_virtual_model(shop: httpx.AsyncClient, mock: MockBackend, path:
         "served_model": None,
         "calls": [],
         "strategy_candidates": [],
+        "strategy_why": None,
         "usage": {},
         "cost": 0,
         "latency_ms": None,

@@ -79,7 +79,7 @@ async def test_at_equal_quality_the_cheap_plan_wins(mock: MockBackend, tmp_path:
             answers[plan] += 1
             return float(answers[plan] % 5 != 0)
 
-        served = await taught(run, client, 300, four_of_five)
+        served = await taught(run, client, 500, four_of_five)
 
     assert Counter(served[-100:])["cheap"] > 80
 
