@@ -8,6 +8,7 @@ counts only if there is no better one.
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -100,11 +101,27 @@ def in_turns(all_series: Iterable[Series], index: int, lg: Path, afterwork_s: fl
 
 def least(blocks: Iterable[Block], series: str, value: Value) -> float:
     """The least of the series' blocks that can count, bunched ones only in need. Raises MissingFigureError."""
+    return min(map(value, _counting(blocks, series)))
+
+
+def ratio(blocks: Iterable[Block], series: str, other: str, value: Value) -> float:
+    """How many times the other series' value this one's is: the median over the blocks, each beside the other's of the same turn, so that
+    one quiet or busy moment of either does not make the figure. Raises MissingFigureError."""
+    blocks = tuple(blocks)
+    beside = {block.block: value(block) for block in _counting(blocks, other)}
+    found = [value(block) / beside[block.block] for block in _counting(blocks, series) if block.block in beside]
+    if not found:
+        raise MissingFigureError(f"{series} and {other} were never measured in the same turn")
+    return statistics.median(found)
+
+
+def _counting(blocks: Iterable[Block], series: str) -> list[Block]:
+    """The series' blocks that can count, bunched ones only in need. Raises MissingFigureError."""
     found = [block for block in blocks if block.series == series]
     clean = [block for block in found if not block.problem]
     if not clean:
         raise MissingFigureError(found[0].problem if found else f"{series} was not measured")
-    return min(value(block) for block in [block for block in clean if block.steady] or clean)
+    return [block for block in clean if block.steady] or clean
 
 
 def evaluate(computations: Mapping[str, Callable[[], float]]) -> tuple[dict[str, float | None], dict[str, str]]:

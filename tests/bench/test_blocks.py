@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gateway.bench.blocks import Block, MissingFigureError, Series, evaluate, in_turns, least, troubles
+from gateway.bench.blocks import Block, MissingFigureError, Series, evaluate, in_turns, least, ratio, troubles
 from gateway.bench.ctools import Load, Tools
 from gateway.bench.servers import Server
 
@@ -40,6 +40,20 @@ def test_bunched_events_count_only_in_need() -> None:
     assert troubles([bunched, steady]) == []
     assert least([bunched], "a", cost) == 1.0
     assert [note for note in troubles([bunched]) if "too busy" in note and note.endswith(" a.")]
+
+
+def test_a_ratio_is_the_median_of_those_within_one_turn() -> None:
+    """2, 4 and 6 times; the fourth turn has no other that counts. The least of each, 100 and 20, would make it 5."""
+    costs = {0: (200.0, 100.0), 1: (160.0, 40.0), 2: (120.0, 20.0)}
+    blocks = [
+        msgspec.structs.replace(block(name, cost), block=turn)
+        for turn, pair in costs.items()
+        for name, cost in zip("ab", pair, strict=True)
+    ]
+    alone = [msgspec.structs.replace(each, block=3) for each in (block("a", 100.0), block("b", 1.0, problem="1 failed"))]
+    assert ratio([*blocks, *alone], "a", "b", cost) == 4.0
+    with pytest.raises(MissingFigureError, match="never measured in the same turn"):
+        ratio([*alone[:1], *blocks[1::2]], "a", "b", cost)
 
 
 def test_what_cannot_be_had_has_a_reason() -> None:
