@@ -37,6 +37,11 @@ class Need(NamedTuple):
             return 1
         return self.prompt + (min(_ANSWER, limit.most // _PART) if self.completion is None else self.completion)
 
+    def again(self, limit: Limit, times: int) -> int:
+        """How many tokens of it so many answers more take, each of which has the prompt read."""
+        answers = min(times * _ANSWER, limit.most // _PART) if self.completion is None else times * self.completion
+        return times * self.prompt + answers
+
 
 def limits_of(key: str, own: Rules, default: Rules, tenant: str, tenants: Mapping[str, Rules]) -> Sequence[Limit]:
     """The limits of a key: its own, the default where it has none, and its tenant's."""

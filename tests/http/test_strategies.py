@@ -134,6 +134,30 @@ async def test_a_stream_has_all_that_one_has(house: House) -> None:
     assert all("stream_options" not in each or each["stream_options"] is None for each in house.bodies())
 
 
+async def test_all_candidates_have_to_fit_into_the_limit_before_one_is_asked(tmp_path: Path) -> None:
+    """And when they do, what they did not use is there again."""
+    async with MockBackend(["m"]) as engine:
+        engine.script(default=Behaviour(text="It is 4"))
+        config = config_for(
+            {"e": {"url": engine.url, "models": {"m": "m"}}},
+            strategies={"four": STRATEGIES["four"]},
+            virtual_models={"four": {"policy": "fixed", "plans": {"p": {"model": "m", "strategy": "four"}}}},
+            limits={"key": {"tpm": 1_000}},
+        )
+        async with running(config, tmp_path) as run, run.client() as client:
+            asked = {"model": "four", "messages": USER}
+            refused = await client.post(CHAT, json={**asked, "max_tokens": 250})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (429, "rate_limit_exceeded")
+            assert not [each for each in engine.requests if each.path == CHAT]
+            served = [await client.post(CHAT, json={**asked, "max_tokens": 200}) for _ in range(2)]
+            used = sum(
+                each.json()["usage"]["trilemma"]["candidate"][name] for each in served for name in ("prompt_tokens", "completion_tokens")
+            )
+            left = (await client.post(CHAT, json={**asked, "model": "m", "max_tokens": 1})).headers["x-ratelimit-remaining-tokens"]
+    assert [each.status_code for each in served] == [200, 200]
+    assert 1_000 - used - 40 < int(left) < 1_000 - used
+
+
 async def test_signs_of_life_while_candidates_run(tmp_path: Path, decisions: Path) -> None:
     """B030, B032: comments, and never anything that a client would take for an event."""
     async with MockBackend(["m"]) as engine:
