@@ -121,7 +121,7 @@ class Receipt(msgspec.Struct):
     not the one that the policy likes best; choice: what it was drawn from. session: the caller's own, as it came. tags: the
     caller's, and over them its key's. learn: whether policies may learn from it. dry_run: nothing is called, and nothing kept or counted.
     permit: what it has of its caller's limits; None: there are none. tried: a strategy's
-    candidates, in the order in which they began; why: it chose as it did.
+    candidates, in the order in which they began; why: it chose as it did; places: see Won.
     """
 
     request_id: str
@@ -159,6 +159,7 @@ class Receipt(msgspec.Struct):
     dry_run: bool = False
     tried: list[Tried] = []
     why: str | None = None
+    places: Sequence[tuple[int, int]] = ()
 
     def headers(self, *, stream: bool) -> list[Header]:
         """The headers of every answer, errors too. Notes the overhead, seconds, that they tell of."""

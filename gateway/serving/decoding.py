@@ -274,6 +274,7 @@ def _taken(won: Won, work: Work, decoding: Decoding, receipt: Receipt) -> Answer
     asked = next((work.came[index].part.usage for index in sorted(work.came) if index < _ASKED), part.usage)
     receipt.served_model, receipt.backend, receipt.rates = part.served_model, part.backend, part.rates
     receipt.status, receipt.outcome, receipt.why = came.answer.status, "ok", won.why
+    receipt.places = won.places
     if decoding.strategy.needs.logprobs and not work.asked.get("logprobs"):
         for choice in body["choices"]:
             choice["logprobs"] = None

@@ -45,6 +45,12 @@ CANDIDATES: Final = Family(
     "Candidates of strategies. outcome: won, lost, failed, or cancelled when nobody waited for them any more.",
     ("strategy", "outcome"),
 )
+VERDICTS: Final = Family(
+    "trilemma_verdicts",
+    "counter",
+    "Choices of judges between answers side by side, whose order is drawn by lot. shown: how many; place: of the one chosen, from 1.",
+    ("strategy", "shown", "place"),
+)
 DURATION: Final = Family(
     "trilemma_request_duration_seconds", "histogram", "From a request's head to the end of its answer.", ("route", "model"), _SLOW
 )
@@ -159,7 +165,7 @@ FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
         family.name: family
         for family in (
             REQUESTS, DURATION, OVERHEAD, TTFT, TPOT, UPSTREAM, UPSTREAM_DURATION, TOKENS, COST, DECISIONS, DISCONNECTS, RETRIES, HEDGES,
-            CANDIDATES, FALLBACKS, FEEDBACK, DECISION, UNDECIDED, LEARNED, UNLEARNED, LEARNED_AT, IN_FLIGHT, UP, BREAKER, CHANGED,
+            CANDIDATES, VERDICTS, FALLBACKS, FEEDBACK, DECISION, UNDECIDED, LEARNED, UNLEARNED, LEARNED_AT, IN_FLIGHT, UP, BREAKER, CHANGED,
             PROBE_AGE, QUEUE_WAITING, QUEUE_RUNNING, DECODE, CONNECTIONS,
             LOG_WAITING, LOG_DROPPED, SPANS, LOOP_LAG, LOOP_DELAY, CONFIG, RELOAD_FAILURES, BUILD, CPU, RSS, VIRTUAL, STARTED, FDS,
             MAX_FDS,

@@ -178,6 +178,8 @@ class Metrics:
                     self.numbers.counter(families.UNDECIDED, receipt.policy, choice.decided.fallback).value += 1.0
         for tried in receipt.tried:
             self.numbers.counter(families.CANDIDATES, receipt.strategy, tried.outcome).value += 1.0
+        for shown, place in receipt.places:
+            self.numbers.counter(families.VERDICTS, receipt.strategy, str(shown), str(place)).value += 1.0
         if outcome == "client_closed":
             self._disconnects.value += 1.0
         if call is not None:

@@ -115,7 +115,8 @@ def _elected(able: Sequence[Sample], keys: Sequence[Key | None], vote: Tally, fo
         return chosen[answer], votes[answer] if isinstance(answer, Key) else 0, own[each.index]
 
     best = max(able, key=rank)
-    return Won(best.index, "judge", {each.index: float(chosen[answers[each.index]]) for each in able})
+    scores = {each.index: float(chosen[answers[each.index]]) for each in able}
+    return Won(best.index, "judge", scores, [(each.shown, each.place) for each in found])
 
 
 def build(params: Params) -> GenSelect:

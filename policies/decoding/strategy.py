@@ -39,11 +39,13 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Won(msgspec.Struct, frozen=True):
-    """The end. index: of the sample that is the answer. why: in a word. scores: by index, whatever it was chosen by."""
+    """The end. index: of the sample that is the answer. why: in a word. scores: by index, whatever it was chosen by. places: of each
+    verdict of a judge who saw several side by side, how many, and the place of the one that it chose, from 1."""
 
     index: int
     why: str
     scores: Mapping[int, float] = {}
+    places: Sequence[tuple[int, int]] = ()
 
 
 class NoneLeft(Exception):

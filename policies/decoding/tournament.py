@@ -203,8 +203,16 @@ class _Table:
         elif not self._clear(fitted):
             first, why = second if self._players[second].votes > self._players[first].votes else first, "close"
         scores = {index: fitted.logs[place] for place, player in enumerate(self._players) for index in player.members}
-        void = len(self._met) - self._games
-        return Champion(self._players[first].sample.index, why, scores, rounds, self._games, self._turned, void, self._asked)
+        return Champion(
+            self._players[first].sample.index,
+            why,
+            scores,
+            rounds=rounds,
+            games=self._games,
+            turned=self._turned,
+            void=len(self._met) - self._games,
+            asked=self._asked,
+        )
 
 
 def seeded(able: Sequence[Sample], answer: Wanted = "any", options: str = OPTIONS) -> list[Player]:

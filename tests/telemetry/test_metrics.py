@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.pool.discovery.endpoint import Endpoint
-from gateway.serving.call import Receipt
+from gateway.serving.call import Receipt, Tried
 from gateway.serving.choice import Choice, Decided
 from gateway.serving.feedback import Said
 from gateway.telemetry.metrics import Metrics
@@ -53,6 +53,16 @@ def test_a_request_that_went_well(counting: Counting) -> None:
     assert counting.of("cost") == {("m", "served"): (40 + 60 * 0.5 + 10 * 2) / 1e6}
     # 0.1 s before the call, 0.2 s waiting for it; of the gateway's own 0.15 s the rest was after it.
     assert counting.of("overhead_seconds") == {("before",): (1, 0.1), ("after",): (1, 0.05)}
+
+
+def test_candidates_by_what_became_of_them_and_verdicts_by_place(counting: Counting) -> None:
+    """Candidates run side by side; that is no hedging."""
+    calls = [upstream(purpose="candidate"), upstream(purpose="candidate", outcome="cancelled")]
+    tried = [Tried(0, "won"), Tried(1, "lost"), Tried(2), Tried(3, "lost")]
+    counting.settle(receipt(*calls, strategy="best", tried=tried, places=[(4, 1), (4, 1), (2, 2)]))
+    assert counting.of("candidates") == {("best", "won"): 1.0, ("best", "lost"): 2.0, ("best", "cancelled"): 1.0}
+    assert counting.of("verdicts") == {("best", "4", "1"): 2.0, ("best", "2", "2"): 1.0}
+    assert counting.of("hedges") == {}
 
 
 def test_the_wait_in_a_queue_is_no_overhead(counting: Counting) -> None:

@@ -33,7 +33,9 @@ def likes(text: str, otherwise: Reply = None) -> Callable[[Asked], Reply]:
 async def test_the_judge_chooses_where_the_vote_is_split() -> None:
     for seed in range(10):
         roles = FakeRoles(SPLIT, likes("So, the answer"), task=Task((Turn("user", "6 x 7?"),), seed))
-        assert await events(build(Params(n=4)), roles) == [*map(Progress, (1, 2, 3, 4)), Won(3, "judge", {0: 0.0, 1: 1.0, 2: 0.0, 3: 1.0})]
+        *before, won = await events(build(Params(n=4)), roles)
+        assert before == [*map(Progress, (1, 2, 3, 4))] and isinstance(won, Won)
+        assert (won.index, won.why, won.scores) == (3, "judge", {0: 0.0, 1: 1.0, 2: 0.0, 3: 1.0})
         assert [(each.role, each.most) for each in roles.asked] == [("judge", 4_096)]
         assert "[user]\n6 x 7?" in roles.asked[0].prompt
 
@@ -50,7 +52,8 @@ async def test_answers_that_cannot_vote_are_compared() -> None:
     """One vote of three decides nothing."""
     poems = [sample(0, "Roses are red\nand so on."), sample(1, "Violets are blue\nand so on and on."), sample(2, "The answer is 42.")]
     won = await winner(build(Params(n=3)), FakeRoles(poems, likes("Violets")))
-    assert won == Won(1, "judge", {0: 0.0, 1: 1.0, 2: 0.0})
+    assert (won.index, won.why, won.scores) == (1, "judge", {0: 0.0, 1: 1.0, 2: 0.0})
+    assert [shown for shown, _ in won.places] == [3], "the judge saw three, once"
 
 
 async def test_tools_vote_and_are_shown() -> None:
@@ -97,7 +100,7 @@ async def test_thoughts_are_not_shown_and_cut_ones_are_no_answers() -> None:
     ]
     roles = FakeRoles(samples, likes("42"))
     won = await winner(build(Params(n=5)), roles)
-    assert won == Won(1, "judge", {0: 0.0, 1: 1.0})
+    assert (won.index, won.why, won.scores) == (1, "judge", {0: 0.0, 1: 1.0})
     assert "It may be" not in roles.asked[0].prompt
     assert [shown for _, shown in sorted(SHOWN.findall(roles.asked[0].prompt), key=lambda each: each[1])] == [
         "The answer is 41.",
