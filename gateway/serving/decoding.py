@@ -255,14 +255,14 @@ async def decoded(decoding: Decoding, way: Way, model: RealModel, errand: Errand
     finally:
         receipt.waited += time.perf_counter() - begun
         receipt.calls.sort(key=lambda call: call.started)
-        if won is not None and won.index >= _ASKED:  # it was written by a role: a candidate like any other
-            written = work.came[won.index].part
-            tokens = 0 if written.usage is None else written.usage.completion
-            receipt.tried.append(Tried(won.index, finish=work.finish_of(won.index), tokens=tokens, cost=written.cost))
-        for tried in receipt.tried:
-            if won is not None:
+        if won is not None:
+            for tried in receipt.tried:
                 tried.score = won.scores.get(tried.index)
                 tried.outcome = "won" if tried.index == won.index else tried.outcome
+            if won.index >= _ASKED:  # it was written by a role: a candidate like any other
+                written = work.came[won.index].part
+                tokens = 0 if written.usage is None else written.usage.completion
+                receipt.tried.append(Tried(len(receipt.tried), "won", work.finish_of(won.index), None, tokens, written.cost))
     assert won is not None, "a strategy ends with a winner, or raises"
     return _taken(won, work, decoding, receipt)
 

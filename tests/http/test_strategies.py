@@ -263,7 +263,7 @@ async def test_what_a_role_writes_is_a_candidate_too_and_no_longer_than_the_call
     assert answer.json()["choices"][0]["message"]["content"] == "So it is 4."
     assert json.loads(house.judge.requests_to(CHAT)[-1].body)["max_tokens"] == 9
     told = await house.receipt(answer)
-    assert [each["outcome"] for each in told["strategy_candidates"]] == ["lost", "lost", "won"]
+    assert [(each["index"], each["outcome"]) for each in told["strategy_candidates"]] == [(0, "lost"), (1, "lost"), (2, "won")]
     usage = answer.json()["usage"]
     assert usage["prompt_tokens"] == told["calls"][0]["prompt_tokens"], "the caller's own, not what the role was shown"
     assert usage["completion_tokens"] == sum(each["completion_tokens"] for each in told["calls"])
