@@ -66,6 +66,10 @@ class SharedPermit(Permit):
         self._taken = [(share.spend(amount, now), amount) for share, amount in needs]
         return True
 
+    def beside(self) -> Permit:
+        """See Permit."""
+        return SharedPermit(self._clock, self._tokens(), (), self._rounds)
+
     async def drawn(self, need: Need) -> None:
         """See Permit. A place that somebody gives back just now may not have been heard of yet, so who finds none looks again."""
         needs = self._needs(need)

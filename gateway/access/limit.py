@@ -26,21 +26,21 @@ class Limit(msgspec.Struct, frozen=True, gc=False):
 
 
 class Need(NamedTuple):
-    """The tokens that a request will use, estimated from above. completion: None when it names no bound."""
+    """The tokens that a request will use, estimated from above. completion: None when it names no bound. answers: how many there are."""
 
     prompt: int
     completion: int | None
+    answers: int = 1
 
     def under(self, limit: Limit) -> int:
         """How much of that limit it takes."""
         if limit.kind != "tokens":
             return 1
-        return self.prompt + (min(_ANSWER, limit.most // _PART) if self.completion is None else self.completion)
+        return self.prompt + (min(self.answers * _ANSWER, limit.most // _PART) if self.completion is None else self.completion)
 
-    def again(self, limit: Limit, times: int) -> int:
-        """How many tokens of it so many answers more take, each of which has the prompt read."""
-        answers = min(times * _ANSWER, limit.most // _PART) if self.completion is None else times * self.completion
-        return times * self.prompt + answers
+    def times(self, calls: int) -> Need:
+        """Of so many calls alike."""
+        return Need(calls * self.prompt, None if self.completion is None else calls * self.completion, calls * self.answers)
 
 
 def limits_of(key: str, own: Rules, default: Rules, tenant: str, tenants: Mapping[str, Rules]) -> Sequence[Limit]:

@@ -94,14 +94,13 @@ class Limits:
 class Permit:
     """One request's part of its caller's limits."""
 
-    __slots__ = ("_clock", "_counted", "_more", "_taken", "_told")
+    __slots__ = ("_clock", "_counted", "_taken", "_told")
 
     def __init__(self, clock: Clock, counted: Sequence[Counted], told: Sequence[Told]) -> None:
         self._clock = clock
         self._counted = counted
         self._told = told
         self._taken: list[tuple[Step, int]] | None = None
-        self._more: list[tuple[Meter, Step, int]] = []
 
     def take(self, need: Need) -> bool:
         """Takes what the request needs of every limit. False: it has to be waited for, with `drawn`. Raises ApiError 429."""
@@ -118,20 +117,12 @@ class Permit:
         self._taken = taken
         return True
 
-    def more(self, need: Need, times: int) -> None:
-        """Takes the tokens of so many answers beside the first, until the request ends. Raises ApiError 429; then it has nothing more."""
-        now = self._clock()
-        taken: list[tuple[Meter, Step, int]] = []
-        for kind, most, meter, limit in self._counted:
-            if kind == "tokens":
-                amount = need.again(limit, times)
-                step = meter.take(amount, most, now)
-                if step is None:
-                    for other, part, back in taken:
-                        other.give_back(part, back)
-                    raise refusal(limit, amount, meter.used(now), meter.wait_s(amount, most, now))
-                taken.append((meter, step, amount))
-        self._more = taken
+    def beside(self) -> Permit:
+        """Another one of the same caller, for tokens alone: what candidates beside the first take. Close it when they have ended."""
+        return Permit(self._clock, self._tokens(), ())
+
+    def _tokens(self) -> Sequence[Counted]:
+        return [each for each in self._counted if each[0] == "tokens"]
 
     async def drawn(self, need: Need) -> None:
         """Waits until the request has what it needs. Raises ApiError 429."""
@@ -141,8 +132,6 @@ class Permit:
         taken, self._taken = self._taken, None
         if taken is None:
             return
-        for meter, step, amount in self._more:
-            meter.give_back(step, amount)
         for (kind, _, meter, _), (step, amount) in zip(self._counted, taken, strict=True):
             if kind == "concurrency":
                 meter.give_back(step, amount)

@@ -19,6 +19,7 @@ import orjson
 
 from gateway.serving.call import Answer, Call, Purpose, Receipt, Tried
 from gateway.serving.errand import Errand
+from gateway.serving.needs import need_of
 from gateway.serving.patience import Patience
 from gateway.serving.relay import Way, relay
 from gateway.serving.state import Decoding, RealModel
@@ -238,8 +239,13 @@ async def decoded(decoding: Decoding, way: Way, model: RealModel, errand: Errand
     strategy: Strategy = decoding.strategy
     if decoding.temperature is None and work.asked.get("temperature") == 0:
         strategy = Single("temperature_0")  # all would be the same
+    beside = receipt.permit.beside() if receipt.permit is not None and strategy.most > 1 else None
     won: Won | None = None
     try:
+        if beside is not None:  # before anything is spent there has to be room for all
+            need = need_of(errand.body, errand.fields, answers=True).times(strategy.most - 1)
+            if not beside.take(need):
+                await beside.drawn(need)
         async with aclosing(strategy.run(work)) as events:
             async for event in events:
                 if isinstance(event, Won):
@@ -253,6 +259,8 @@ async def decoded(decoding: Decoding, way: Way, model: RealModel, errand: Errand
     except NoneLeft:
         raise work.error or ApiError(502, "backend_bad_answer", "No candidate came of this request.") from None
     finally:
+        if beside is not None:
+            beside.close(0)  # what was used of it, the request's own permit counts
         receipt.waited += time.perf_counter() - begun
         receipt.calls.sort(key=lambda call: call.started)
         if won is not None:

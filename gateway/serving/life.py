@@ -199,8 +199,6 @@ async def _execute(
     way = Way(gateway.transport, patience, gateway.settle, gateway.random)
     if decoding is None:
         return await _ended(gateway, receipt, relay(way, model, errand, receipt))
-    if receipt.permit is not None and decoding.strategy.most > 1:
-        receipt.permit.more(need_of(body, fields, answers=True), decoding.strategy.most - 1)
     work = _ended(gateway, receipt, decoded(decoding, way, model, errand, receipt, prompt_of(fields, raws_of(fields), "", None).turns))
     if not fields.stream:
         return await work

@@ -192,6 +192,28 @@ async def test_tokens_are_settled_for_all(place: Place, spent: int | None, left:
         await refused(other, principal, Need(1, 0))
 
 
+async def test_candidates_beside_the_first_are_drawn_for_and_given_back_to_all(place: Place) -> None:
+    """Of 100: 20 for the first and 60 beside it; then the other process finds 20, and in the end all but the 35 that were used."""
+    principal = caller(Rules(rpm=2, tpm=100, concurrency=2))
+    async with sharing(place) as one, sharing(place) as other:
+        permit = await taken(one, principal)
+        beside = permit.beside()
+        if not beside.take(SMALL.times(3)):
+            await beside.drawn(SMALL.times(3))
+        second = await taken(other, principal)
+        with pytest.raises(ApiError) as caught:
+            await second.beside().drawn(SMALL)
+        assert caught.value.status == 429
+        second.close(0)
+        beside.close(0)
+        permit.close(35)
+
+        def amounts() -> float:
+            return sum(row["amount"] for row in place.rows("leases"))
+
+        await until(lambda: amounts() == 2 + 35, "the database has heard of it: two requests, and what was used")
+
+
 async def test_whoever_leaves_while_it_waits_has_taken_nothing(place: Place) -> None:
     principal = caller(Rules(rpm=1, concurrency=1))
     async with sharing(place) as one, sharing(place) as other:

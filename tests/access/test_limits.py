@@ -296,20 +296,23 @@ def test_times_are_rounded_up_by_less_than_a_millisecond(seconds: float) -> None
     assert 0 <= seconds_of(duration(seconds).decode()) - seconds + 1e-9 < 1.001e-3
 
 
-def test_candidates_beside_the_first_take_their_tokens_until_the_request_has_ended() -> None:
+def test_candidates_beside_the_first_take_their_tokens_until_they_have_ended() -> None:
     """Of 100: 20 for the first, 60 for three more; the next one finds 20, and of what was not used all is back in the end."""
     limits = Limits(Clock())
-    who = caller(Rules(tpm=100))
+    who = caller(Rules(rpm=3, tpm=100, concurrency=2))
     first = permit(limits, who)
     first.take(SMALL)
-    first.more(SMALL, 3)
+    three = first.beside()
+    three.take(SMALL.times(3))
     assert told(first)["x-ratelimit-remaining-tokens"] == "20"
+    assert told(first)["x-ratelimit-remaining-requests"] == "2", "it is one request"
     second = permit(limits, who)
     second.take(SMALL)
     with pytest.raises(ApiError) as caught:
-        second.more(SMALL, 1)
+        second.beside().take(SMALL)
     assert caught.value.status == 429
     second.close(0)
+    three.close(0)
     first.close(35)
     assert told(permit(limits, who))["x-ratelimit-remaining-tokens"] == "65"
 
@@ -317,16 +320,16 @@ def test_candidates_beside_the_first_take_their_tokens_until_the_request_has_end
 def test_candidates_that_the_limit_never_has_room_for_are_refused_for_good_and_take_nothing_of_any() -> None:
     limits = Limits(Clock())
     who = caller(Rules(tpm=1_000), of_tenant=Rules(tpm=100))
-    both = permit(limits, who)
-    both.take(SMALL)
+    one = permit(limits, who)
+    one.take(SMALL)
     with pytest.raises(ApiError, match="larger than what may be used at all"):
-        both.more(SMALL, 6)
-    both.close(20)
+        one.beside().take(SMALL.times(6))
+    one.close(20)
     assert told(permit(limits, who))["x-ratelimit-remaining-tokens"] == "80"
 
 
 def test_candidates_without_a_bound_take_an_eighth_of_the_minute_at_most() -> None:
     limits = Limits(Clock())
     one = permit(limits, caller(Rules(tpm=800)))
-    one.more(Need(10, None), 5)
+    one.beside().take(Need(10, None).times(5))
     assert told(one)["x-ratelimit-remaining-tokens"] == "650"  # 5 x 10 read, and 100
