@@ -24,7 +24,7 @@ from gateway.pool.transport import Transport
 from gateway.serving.call import Call, Receipt
 from gateway.serving.errand import Errand
 from gateway.serving.patience import Patience
-from gateway.serving.relay import Way, relay
+from gateway.serving.relay import Way, apart
 from gateway.serving.state import RealModel, State
 from gateway.store.record import call_row
 from gateway.wire.answers import answer_of
@@ -93,14 +93,7 @@ class Judge:
             idle_s=None,
             purpose="judge",
         )
-        part = Receipt(receipt.request_id, receipt.decision_id, receipt.received, receipt.principal, receipt.config_hash)
-        try:
-            answer = await relay(Way(self._transport, patience, _nobody, self._random), model, errand, part)
-        finally:
-            receipt.calls += part.calls
-            receipt.served_model, receipt.rates = part.served_model, part.rates
-            if part.slot is not None:
-                part.slot.release()
+        answer, part = await apart(Way(self._transport, patience, _nobody, self._random), model, errand, receipt)
         if answer.stream is not None:  # an answer without end
             answer.stream.close()
             raise Unjudged("answer")

@@ -159,13 +159,12 @@ async def choose(deciding: Deciding, route: VirtualModel, policy: Policy, receip
 
 def _strategies(route: VirtualModel, receipt: Receipt, fields: Fields, asked: Options) -> Strategies:
     """What of the request counts for plans with a strategy."""
-    counts = [1 if each is None else each.strategy.most for each in route.decodings]
     barred = None
     if receipt.call is not None and receipt.call.path != DECODED:
         barred = "model"
     elif (fields.n or 1) > 1:
         barred = "n"
-    return Strategies(counts, asked.strategy, barred)
+    return Strategies(route.counts, asked.strategy, barred)
 
 
 def _failed(deciding: Deciding, route: VirtualModel, receipt: Receipt, error: Exception) -> str:
@@ -202,9 +201,8 @@ def _candidates(deciding: Deciding, route: VirtualModel, may: Eligible, prompt: 
         alike = (plan.model, plan.reasoning, plan.strategy, most, standing is not None and standing.plan == plan.name)
         expected = known.get(alike)
         if expected is None:
-            decoding = route.decodings[index]
-            count = 1 if decoding is None else decoding.strategy.most
-            expected = known[alike] = deciding.expectations.of(plan, route.models[index], prompt, most, standing, count)
+            expected = deciding.expectations.of(plan, route.models[index], prompt, most, standing, route.counts[index])
+            known[alike] = expected
         cost, latency = expected
         found.append(Candidate(plan, index, cost, latency))
     return tuple(found)

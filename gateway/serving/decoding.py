@@ -21,7 +21,7 @@ from gateway.serving.call import Answer, Call, Purpose, Receipt, Tried
 from gateway.serving.errand import Errand
 from gateway.serving.needs import need_of
 from gateway.serving.patience import Patience
-from gateway.serving.relay import Way, relay
+from gateway.serving.relay import Way, apart
 from gateway.serving.state import Decoding, RealModel
 from gateway.wire.answers import answer_of, text_of
 from gateway.wire.errors import JSON, ApiError, Header
@@ -200,17 +200,9 @@ class Work:
         return sample
 
     async def _relayed(self, model: RealModel, errand: Errand) -> tuple[Answer, Receipt]:
-        """Its calls stand on the receipt, whatever becomes of it. Raises ApiError."""
-        whole = self._receipt
-        part = Receipt(whole.request_id, whole.decision_id, whole.received, whole.principal, whole.config_hash)
+        """With a patience of its own, for it runs in a task of its own. Raises ApiError."""
         way = msgspec.structs.replace(self._way, patience=Patience(self._way.patience.deadline))
-        try:
-            return await relay(way, model, errand, part), part
-        finally:
-            if part.slot is not None:
-                part.slot.release()
-            whole.calls += part.calls
-            whole.attempts += part.attempts
+        return await apart(way, model, errand, self._receipt)
 
     def _sample(self, index: int, answer: Answer, part: Receipt) -> Sample | None:
         if answer.stream is not None:  # an answer without end
@@ -263,6 +255,7 @@ async def decoded(decoding: Decoding, way: Way, model: RealModel, errand: Errand
             beside.close(0)  # what was used of it, the request's own permit counts
         receipt.waited += time.perf_counter() - begun
         receipt.calls.sort(key=lambda call: call.started)
+        receipt.usage = _used(work, receipt)  # also where nothing comes of it
         if won is not None:
             for tried in receipt.tried:
                 tried.score = won.scores.get(tried.index)
@@ -279,16 +272,14 @@ def _taken(won: Won, work: Work, decoding: Decoding, receipt: Receipt) -> Answer
     """The winner's body, unchanged but for its usage: the prompt counts once, and of answers all that was sampled."""
     came = work.came[won.index]
     body, part = came.body, came.part
-    asked = next((work.came[index].part.usage for index in sorted(work.came) if index < _ASKED), part.usage)
     receipt.served_model, receipt.backend, receipt.rates = part.served_model, part.backend, part.rates
     receipt.status, receipt.outcome, receipt.why = came.answer.status, "ok", won.why
     receipt.places = won.places
     if decoding.strategy.needs.logprobs and not work.asked.get("logprobs"):
         for choice in body["choices"]:
             choice["logprobs"] = None
-    if asked is not None:
-        sampled = [call.usage.completion for call in receipt.calls if call.usage is not None and call.purpose == "candidate"]
-        receipt.usage = usage = Usage(asked.prompt, asked.cached, sum(sampled))
+    usage = receipt.usage
+    if usage is not None:
         body["usage"] = {
             "prompt_tokens": usage.prompt,
             "completion_tokens": usage.completion,
@@ -300,6 +291,15 @@ def _taken(won: Won, work: Work, decoding: Decoding, receipt: Receipt) -> Answer
     if receipt.words is not None:
         receipt.words.hear(data)
     return Answer(200, [JSON, *_foreign(came.answer.headers), *receipt.headers(stream=False)], data)
+
+
+def _used(work: Work, receipt: Receipt) -> Usage | None:
+    """The caller's prompt, once, and all that was sampled; None: nobody told."""
+    asked = next((came.part.usage for index, came in sorted(work.came.items()) if index < _ASKED), None)
+    if asked is None:
+        return None
+    sampled = [call.usage.completion for call in receipt.calls if call.usage is not None and call.purpose == "candidate"]
+    return Usage(asked.prompt, asked.cached, sum(sampled))
 
 
 def _tokens(receipt: Receipt, purpose: Purpose) -> dict[str, int]:

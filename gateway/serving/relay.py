@@ -82,6 +82,19 @@ async def relay(way: Way, model: RealModel, errand: Errand, receipt: Receipt) ->
     return _taken(told, way, receipt)
 
 
+async def apart(way: Way, model: RealModel, errand: Errand, whole: Receipt) -> tuple[Answer, Receipt]:
+    """A call among others of the same request: the answer, and a receipt of its own. Its calls stand on the whole one, whatever comes of
+    it. Raises ApiError."""
+    part = Receipt(whole.request_id, whole.decision_id, whole.received, whole.principal, whole.config_hash)
+    try:
+        return await relay(way, model, errand, part), part
+    finally:
+        if part.slot is not None:
+            part.slot.release()
+        whole.calls += part.calls
+        whole.attempts += part.attempts
+
+
 async def _on(model: RealModel, way: Way, errand: Errand, receipt: Receipt, upto: int, *, patient: bool) -> Begun | Failure:
     """Tries the replicas of one model, once at least, until the request has made `upto` calls.
 

@@ -93,9 +93,9 @@ class Decoding:
 class VirtualModel:
     """A name behind which a policy picks a plan.
 
-    models, decodings: of each plan, in order; None: one plain call. baseline: name of the plan that serves when no policy can decide.
-    policies: all that are configured and fit these plans, by name. max_cost: USD. preference, prices: what counts how much; prices win.
-    encoder_s: how long slow features may take.
+    models, decodings: of each plan, in order; None: one plain call. counts: of each plan, its candidates in the worst case. decodes: some
+    plan has a strategy. baseline: name of the plan that serves when no policy can decide. policies: all that are configured and fit these
+    plans, by name. max_cost: USD. preference, prices: what counts how much; prices win. encoder_s: how long slow features may take.
     """
 
     name: str
@@ -110,11 +110,13 @@ class VirtualModel:
     preference: Preference
     prices: Worth | None
     encoder_s: float = 0.15
+    counts: tuple[int, ...] = field(init=False)
+    decodes: bool = field(init=False)
 
-    @property
-    def decodes(self) -> bool:
-        """Whether any plan has a strategy."""
-        return any(each is not None for each in self.decodings)
+    def __post_init__(self) -> None:
+        """What would be the same for each request."""
+        object.__setattr__(self, "counts", tuple(1 if each is None else each.strategy.most for each in self.decodings))
+        object.__setattr__(self, "decodes", any(each is not None for each in self.decodings))
 
     def decoding_of(self, plan: str | None) -> Decoding | None:
         """How the plan of that name is decoded."""

@@ -24,8 +24,8 @@ _OWN: Final = frozenset(("role", "content", "tool_calls"))
 def events(completion: Mapping[str, Any], usage: Mapping[str, Any] | None = None) -> Iterator[bytes]:
     """The events of a `chat.completion`, as engines send them. usage: told in a chunk of its own; None: it is not.
 
-    Whatever a message holds goes on: content, tool calls with their ids, refusal, thinking; logprobs with the chunk that has the
-    finish_reason's content.
+    Whatever a message holds goes on: content, tool calls with their ids, refusal, thinking. Where there are log-probabilities, the content
+    comes in one piece, with all of them.
     """
     head = {name: completion[name] for name in _OF_EVERY_CHUNK if name in completion} | {"object": "chat.completion.chunk"}
     rest = {name: value for name, value in completion.items() if name not in ("choices", "usage", *head)}

@@ -171,6 +171,7 @@ async def test_signs_of_life_while_candidates_run(tmp_path: Path, decisions: Pat
         async with running(config, tmp_path) as run, run.client() as client:
             answer = await client.post(CHAT, json={"model": "four", "messages": USER, "stream": True})
     assert answer.content.startswith(b": \n"), "long before any candidate has ended"
+    assert all(each.overhead is not None and 0 <= each.overhead < 0.4 for each in run.settled), "what it waited counts once"
     assert data(answer.content)[-1] == b"[DONE]"
 
 
@@ -185,8 +186,23 @@ async def test_who_leaves_leaves_nothing_running(house: House, stream: bool) -> 
     await house.run.until_settled(1)
     assert (house.run.in_flight(), house.engine.aborted) == (0, 4)
     (receipt,) = house.run.settled
-    assert receipt.outcome == "client_closed"
+    assert (receipt.outcome, receipt.usage) == ("client_closed", None)
     assert [each.outcome for each in receipt.calls] == ["cancelled"] * 4
+
+
+async def test_what_was_sampled_before_the_caller_left_is_paid_for(house: House) -> None:
+    house.engine.script(*says("It is 4", "It is 5"), default=Behaviour(never_answer=True))
+    task = asyncio.create_task(house.ask("four"))
+    await house.engine.wait_for(lambda mock: mock.in_flight == 2 and len(house.bodies()) == 4)
+    await until(lambda: house.run.in_flight() == 2)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await house.run.until_settled(1)
+    (receipt,) = house.run.settled
+    sampled = [call.usage.completion for call in receipt.calls if call.usage is not None]
+    assert len(sampled) == 2 and receipt.usage is not None
+    assert receipt.usage.completion == sum(sampled)
+    assert receipt.cost > 0
 
 
 async def test_what_the_engine_refuses_is_refused_once(house: House) -> None:
