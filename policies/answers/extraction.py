@@ -24,7 +24,7 @@ from policies.answers.boxes import boxes
 from policies.answers.cues import cued, first_clause, last_sentence
 from policies.answers.equivalence import OPTIONS, Key, Wanted, key
 from policies.answers.plain import normal
-from policies.answers.thinking import spoken
+from policies.values.thinking import spoken
 
 TAIL: Final = 4_096
 """Characters at the end of what is said that are looked at."""

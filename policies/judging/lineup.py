@@ -9,11 +9,11 @@ from typing import Final
 
 import msgspec
 
-from policies.answers.thinking import spoken
 from policies.decoding.strategy import Sample, whole
 from policies.judging.conversation import LEFT_OUT, conversation
 from policies.values.answer import Said
 from policies.values.prompt import Turn
+from policies.values.thinking import spoken
 
 LONGEST: Final = 16_384
 """Characters of one answer, at most."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from policies.answers.thinking import spoken
 from policies.prompts.judge import verdict
 from policies.values.answer import Said
+from policies.values.thinking import spoken
 
 _BEFORE: Final = " \t\r\n*_`#:=$()[]{}<>\"'\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb"
 _AFTER: Final = _BEFORE + "."

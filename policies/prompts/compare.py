@@ -11,8 +11,8 @@ import hashlib
 import re
 from typing import Final, Literal, TypeAlias
 
-from policies.answers.thinking import spoken
 from policies.values.answer import Said
+from policies.values.thinking import spoken
 
 Judgment: TypeAlias = Literal["A", "B", "tie"]
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-_OPENS: Final = "<think>"
-_CLOSES: Final = "</think>"
+from policies.values.thinking import spoken
 
 
 class ToolCall(NamedTuple):
@@ -30,21 +29,8 @@ class Said(msgspec.Struct, frozen=True):
 
     @property
     def spoken(self) -> str:
-        """The text without the thoughts before it. Where the engine's template has opened them, only their end is in the text, on a line of
-        its own."""
-        text = self.text
-        at = text.find(_CLOSES)
-        if text.lstrip().startswith(_OPENS):
-            return "" if at < 0 else text[at + len(_CLOSES) :]
-        if at >= 0 and _OPENS not in text[:at] and _alone(text[:at], text[at + len(_CLOSES) :]):
-            return text[at + len(_CLOSES) :]
-        return text
-
-
-def _alone(before: str, after: str) -> bool:
-    """Whether what stands between the two has a line of its own."""
-    before, after = before.rstrip(" \t"), after[:80].lstrip(" \t\r")
-    return before[-1:] in ("", "\n") and after[:1] in ("", "\n")
+        """The text without its thoughts; empty where they do not come to an end."""
+        return spoken(self.text) or ""
 
 
 class Wanted(msgspec.Struct, frozen=True):

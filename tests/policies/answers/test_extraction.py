@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from policies.answers.equivalence import Key
 from policies.answers.extraction import TAIL, extract
-from policies.answers.thinking import spoken
+from policies.values.thinking import spoken
 
 LONG = "We add one to it. " * 400
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.answers.thinking import TAGS, spoken
+from policies.values.thinking import TAGS, spoken
 
 
 @pytest.mark.parametrize(("opens", "closes"), TAGS)
