@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import quote, unquote
+
+from pydantic import BaseModel, SecretStr
 
 from gateway.config.schema import Config
 
@@ -59,14 +61,24 @@ class Redactor:
 
 def secrets_of(config: Config) -> list[str]:
     """All that a configuration keeps to itself."""
-    keys = [*(each.key for each in config.backends.values()), *(each.key for each in config.embeddings.values())]
-    found = [key.get_secret_value() for key in keys if key is not None]
-    if config.server.secret is not None:
-        found.append(config.server.secret.get_secret_value())
-    if (verifier := config.learning.verifier) is not None and verifier.key is not None:
-        found.append(verifier.key.get_secret_value())
+    found = list(_kept(config))
     password = _PASSWORD.search(config.storage.url)
     return found if password is None else [*found, unquote(password[1])]
+
+
+def _kept(value: object) -> Iterator[str]:
+    """Every secret in it, wherever it stands: no section has to be remembered here."""
+    if isinstance(value, SecretStr):
+        yield value.get_secret_value()
+    elif isinstance(value, BaseModel):
+        for _, each in value:
+            yield from _kept(each)
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _kept(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _kept(each)
 
 
 def secrets_of_environment(environ: Mapping[str, str]) -> list[str]:

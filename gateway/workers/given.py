@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import orjson
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
 from gateway.config.changes import AT_ONCE
 from gateway.config.load import Loaded
-from gateway.config.schema import Config, Learning, Model
+from gateway.config.schema import Config, Model
 from gateway.config.tree import Entries, Mark
 from gateway.workers.messages import Given
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +40,11 @@ def given(loaded: Loaded, place: Place) -> Given:
     own = {"secret": first.server.secret or SecretStr(place.secret), "secret_file": None, "watch": False, "workers": place.of}
     server = first.server.model_copy(update=own | {key: getattr(config.server, key) for key in AT_ONCE})
     backends = {
-        name: each.model_copy(update={"key_file": None} | ({"port": place.ports[name]} if each.launch is not None else {}))
-        for name, each in config.backends.items()
+        name: each if each.launch is None else each.model_copy(update={"port": place.ports[name]}) for name, each in config.backends.items()
     }
     models = {name: _model(each, place.worker, place.of) for name, each in config.models.items()}
-    embeddings = {name: each.model_copy(update={"key_file": None}) for name, each in config.embeddings.items()}
-    parts = {"server": server, "backends": backends, "models": models, "embeddings": embeddings}
-    parts |= {"storage": first.storage, "learning": _learning(config.learning)}
-    config = config.model_copy(update=parts)
+    parts = {"server": server, "backends": backends, "models": models, "storage": first.storage}
+    config = _without_files(config.model_copy(update=parts))
     text = orjson.dumps(config.model_dump(exclude_unset=True), default=_plain).decode()
     return Given(text, loaded.hash, loaded.source, loaded.text)
 
@@ -61,12 +60,15 @@ def share(whole: int, worker: int, of: int) -> int:
     return whole // of + (worker <= whole % of)
 
 
-def _learning(learning: Learning) -> Learning:
-    """A secret goes as it is, and not as the name of a file."""
-    verifier = learning.verifier
-    if verifier is None:
-        return learning
-    return learning.model_copy(update={"verifier": verifier.model_copy(update={"key_file": None})})
+def _without_files(value: T) -> T:
+    """Keys go as they are, and not as the names of files, wherever they stand."""
+    if isinstance(value, BaseModel):
+        changed = {name: new for name, each in value if (new := None if name == "key_file" else _without_files(each)) is not each}
+        return value.model_copy(update=changed) if changed else value
+    if isinstance(value, dict):
+        within = {name: _without_files(each) for name, each in value.items()}
+        return cast("T", within) if any(within[name] is not each for name, each in value.items()) else value
+    return value
 
 
 def _model(model: Model, worker: int, of: int) -> Model:

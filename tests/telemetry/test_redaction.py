@@ -97,10 +97,13 @@ backends:
   b: {url: "http://b", key_file: key, models: {b: b}}
   c: {url: "http://c", models: {c: c}}
 embeddings: {e: {url: "http://e", model: m, dimensions: 2, key: key-of-e}}
+strategies: {s: {type: best_of_n, params: {select: verifier}, verifier: {url: "http://v", key: key-of-s}}}
+learning: {verifier: {url: "http://v", key: key-of-v}}
 storage: {url: "postgresql://me:p%40ss-word@db/x"}
 """
     )
-    assert set(secrets_of(load(tmp_path / "c.yaml", {}).config)) == {"key-of-a", "key-of-e", "key-in-a-file", "the-secret", "p@ss-word"}
+    keys = {"key-of-a", "key-of-e", "key-of-s", "key-of-v", "key-in-a-file"}
+    assert set(secrets_of(load(tmp_path / "c.yaml", {}).config)) == {*keys, "the-secret", "p@ss-word"}
 
 
 def test_headers_for_the_collector() -> None:

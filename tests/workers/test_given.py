@@ -85,8 +85,12 @@ def test_secrets_of_files_arrive_without_their_files(tmp_path: Path) -> None:
     text = TEXT.replace('secret: "${SECRET}"', "secret_file: server, watch: true").replace("key: sk-backend", "key_file: backend")
     text += "learning: {verifier: {url: 'http://v', key_file: backend}}\n"
     text += "embeddings: {e: {url: 'http://e', model: m, dimensions: 2, key_file: backend}}\n"
+    text += "strategies: {s: {type: best_of_n, params: {select: verifier}, verifier: {url: 'http://v', key_file: backend}}}\n"
     before = parse(text, {}, folder=tmp_path)
     after = there_and_back(before, place(before))
+    checker = after.strategies["s"].verifier
+    assert checker is not None and checker.key is not None
+    assert (checker.key.get_secret_value(), checker.key_file) == ("sk-from-a-file", None)
     assert after.learning.verifier is not None and after.learning.verifier.key is not None
     assert (after.learning.verifier.key.get_secret_value(), after.learning.verifier.key_file) == ("sk-from-a-file", None)
     assert after.embeddings["e"].key is not None
