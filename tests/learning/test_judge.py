@@ -110,10 +110,10 @@ async def test_it_does_not_grade_its_own_answers(tmp_path: Path) -> None:
         good.script(default=Behaviour(text="Verdict: 5"))
         config = learning(good, bad, tmp_path, {"type": "random"}, signals=[], judge={"model": "good", "share": 1.0})
         async with running(config, tmp_path / "state") as run, run.client("sk-shop") as client:
-            served = [(await ask(client))[1] for _ in range(12)]
+            served = [(await ask(client))[1] for _ in range(30)]
             assert set(served) == {"good", "bad"}
             review = examining(run).reviews["judge"]
-            await until(lambda: examining(run).findings.found["judge"] + review.failures.total() == 12)
+            await until(lambda: examining(run).findings.found["judge"] + review.failures.total() == 30)
     assert review.failures == {"its_own": served.count("good")}
     assert examining(run).findings.found == {"judge": served.count("bad")}
 
