@@ -81,7 +81,8 @@ async def test_at_equal_quality_the_cheap_plan_wins(mock: MockBackend, tmp_path:
 
         served = await taught(run, client, 500, four_of_five)
 
-    assert Counter(served[-100:])["cheap"] > 80
+    # A look of LinUCB at the other plan takes a whole batch, which knows no more than its first request: ten have room for one.
+    assert Counter(served[-200:])["cheap"] > 160
 
 
 @pytest.mark.parametrize("kind", ["thompson", "linucb"])
