@@ -108,9 +108,8 @@ class HotCycle(RequestResponseCycle):
         try:
             self._write(self._head(answer, b"transfer-encoding: chunked"))
             flow = self.flow
-            while data := await stream.next():
-                self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
-                if flow.write_paused:
+            while data := await stream.next(self._push):
+                if not self._push(data):
                     await flow.drain()
             self.transport.write(b"0\r\n\r\n")
             self._complete()
@@ -124,6 +123,13 @@ class HotCycle(RequestResponseCycle):
             self._cut(stream.cut(fault(receipt, error)))
         finally:
             stream.close()
+
+    def _push(self, data: bytes) -> bool:
+        """See call.Push."""
+        if self.transport.is_closing():
+            return False
+        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        return not self.flow.write_paused
 
     def _write(self, data: bytes) -> None:
         self.response_started = True

@@ -18,7 +18,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from gateway.pool.transport import Broken, ConnectFailed, TimedOut, TransportError
+from gateway.pool.transport import Broken, ConnectFailed, Tap, TimedOut, TransportError
 from gateway.wire.errors import Header
 
 _LARGE: Final = 1 << 20
@@ -112,7 +112,7 @@ class AiohttpUpstream:
         """See Upstream.whole."""
         return None
 
-    async def read_some(self) -> bytes:
+    async def read_some(self, tap: Tap | None = None) -> bytes:  # noqa: ARG002 (nothing arrives here first)
         """See Upstream.read_some."""
         try:
             return await self._read()

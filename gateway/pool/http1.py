@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from gateway.pool.transport import Broken, ConnectFailed, TransportError
+from gateway.pool.transport import Broken, ConnectFailed, Tap, TransportError
 from gateway.wire.errors import Header
 
 # llama.cpp closes an idle connection after 5 s: ours must go first.
@@ -162,7 +162,7 @@ class Reply:
     """An answer as it arrives (transport.Upstream); llhttp's callbacks fill it. `started`: its head is there."""
 
     __slots__ = (
-        "_add", "_chunks", "_complete", "_connection", "_failure", "_head_only", "_keep", "_parser", "_since_read", "_waiter",
+        "_add", "_chunks", "_complete", "_connection", "_failure", "_head_only", "_keep", "_parser", "_since_read", "_tap", "_waiter",
         "headers", "on_body", "started", "status",
     )  # fmt: skip
 
@@ -181,6 +181,7 @@ class Reply:
         self._keep = False
         self._failure: tuple[str, bool] | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._tap: Tap | None = None
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
 
     # -- the transport's user
@@ -201,13 +202,17 @@ class Reply:
         self._chunks.clear()
         return data
 
-    async def read_some(self) -> bytes:
+    async def read_some(self, tap: Tap | None = None) -> bytes:
         """See Upstream.read_some."""
         chunks = self._chunks
-        while not chunks:
-            if self._complete:
-                return b""
-            await self.news()
+        try:
+            while not chunks:
+                if self._complete:
+                    return b""
+                self._tap = tap
+                await self.news()
+        finally:
+            self._tap = None
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         chunks.clear()
         if self._since_read > _CROWDED and self._connection is not None:
@@ -245,8 +250,15 @@ class Reply:
             if _our_fault(error):
                 raise
             self.fail(f"no answer: {error.__context__ or error}")
+        chunks = self._chunks
+        if (tap := self._tap) is not None:
+            if chunks and not self._complete and self._failure is None and tap(chunks[0] if len(chunks) == 1 else b"".join(chunks)):
+                chunks.clear()
+                self._since_read = 0
+                return
+            self._tap = None  # what comes before the reader has taken this comes after it
         if self._since_read > _CROWDED and not self._complete and self._connection is not None:
-            if self._chunks:
+            if chunks:
                 self._connection.pause()
             else:
                 self.fail("a head, a chunk's head or a trailer without end")

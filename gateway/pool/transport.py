@@ -8,7 +8,7 @@ TransportError       nothing was sent, because the request cannot be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from gateway.wire.errors import Header
@@ -34,6 +34,10 @@ class TimedOut(TransportError):
     """A time bound passed."""
 
 
+Tap = Callable[[bytes], bool]
+"""Takes bytes of a body where they arrive, so that nobody has to be woken for them. False: it did not take these."""
+
+
 class Upstream(Protocol):
     """An answer whose head has arrived; header names are in lower case. Close or release it on every path; the first call counts."""
 
@@ -51,8 +55,9 @@ class Upstream(Protocol):
         """What is left of the body, when all of it has come; None: `read_some` has to be waited for. It may say so of any answer."""
         ...
 
-    async def read_some(self) -> bytes:
-        """The next bytes of the body as they come; empty at its end. Raises TransportError."""
+    async def read_some(self, tap: Tap | None = None) -> bytes:
+        """The next bytes of the body as they come; empty at its end. tap: is offered what comes while this waits, and what it takes is not
+        returned; a transport may do without it. Raises TransportError."""
         ...
 
     def release(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -195,14 +195,19 @@ class StreamBroken(Exception):
     """The body ended early and its format has no way to say so."""
 
 
+Push = Callable[[bytes], bool]
+"""Sends a piece of an answer. Whether more may be sent at once."""
+
+
 class Stream(Protocol):
     """A body that comes in pieces. `close` ends everything behind it, on every path, exactly once. takes_comments: it is one of events, and
     between its pieces a comment may stand."""
 
     takes_comments: bool
 
-    async def next(self) -> bytes:
-        """The next bytes to send; empty at the end. A failure that can still be told to the client is told in the stream;
+    async def next(self, push: Push | None = None) -> bytes:
+        """The next bytes to send; empty at the end. push: may be handed bytes before those, while this waits, until it says False, which is
+        that it has to wait before it can send more. A failure that can still be told to the client is told in the stream;
         one that cannot raises `StreamBroken`, and the connection must be dropped."""
         ...
 

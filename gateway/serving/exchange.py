@@ -8,7 +8,7 @@ import zlib
 from gateway.config.schema import Timeouts
 from gateway.pool.backend import Backend
 from gateway.pool.breaker import Fault
-from gateway.pool.transport import Broken, Upstream
+from gateway.pool.transport import Broken, Tap, Upstream
 from gateway.serving.call import UpstreamCall
 from gateway.serving.patience import Patience
 from gateway.wire.encoding import Inflater
@@ -55,12 +55,15 @@ class Exchange:
             self.upstream.release()
         return data
 
-    async def read(self, within_s: float | None = None) -> bytes:
-        """The next decoded bytes; empty at the end. within_s: instead of the bound on silence. Raises TransportError, DeadlinePassed."""
+    async def read(self, within_s: float | None = None, tap: Tap | None = None) -> bytes:
+        """The next decoded bytes; empty at the end. within_s: instead of the bound on silence. tap: see Upstream.read_some; it says
+        `patience.again()` of what it takes. Raises TransportError, DeadlinePassed."""
         assert self.upstream is not None
+        if self._inflate is not None:
+            tap = None
         while not self._ended:
             with self.patience.within(self.idle_s if within_s is None else within_s):
-                data = await self.upstream.read_some()
+                data = await self.upstream.read_some(tap)
             if not data:
                 self._ended = True
                 self.upstream.release()

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.serving.call import Answer, Receipt, Stream
+from gateway.serving.call import Answer, Push, Receipt, Stream
 from gateway.serving.streams import SSE_HEADERS
 from gateway.wire.errors import ApiError, sse_event
 from gateway.wire.request import json_object
@@ -71,7 +71,7 @@ class Heartbeat:
             self._period_s = None  # a comment would be part of such a body
         return item
 
-    async def next(self) -> bytes:
+    async def next(self, push: Push | None = None) -> bytes:  # noqa: ARG002 (nothing to be handed on)
         """See Stream.next; a comment, when nothing comes for a period."""
         while not self._ended:
             item = await self._item()

@@ -54,6 +54,10 @@ class Patience:
         """The loop's time, seconds."""
         return self._loop.time()
 
+    def again(self) -> None:
+        """What was waited for has come, and is waited for again."""
+        self.since = self._loop.time()
+
     def left_s(self) -> float:
         """Seconds until the deadline."""
         return self.deadline - self._loop.time()

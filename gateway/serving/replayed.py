@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from gateway.serving.call import Answer, Receipt
+from gateway.serving.call import Answer, Push, Receipt
 from gateway.serving.streams import SSE_HEADERS
 from gateway.wire.errors import ApiError, Header, sse_event
 from gateway.wire.replay import events
@@ -25,7 +25,7 @@ class Replayed:
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._events: Iterator[bytes] | None = pieces
 
-    async def next(self) -> bytes:
+    async def next(self, push: Push | None = None) -> bytes:  # noqa: ARG002 (nothing to be handed on)
         """See Stream.next."""
         return b"" if self._events is None else next(self._events, b"")
 

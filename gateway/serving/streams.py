@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.pool.transport import Broken, TimedOut, TransportError
-from gateway.serving.call import Receipt, StreamBroken, UpstreamCall, Words
+from gateway.serving.call import Push, Receipt, StreamBroken, UpstreamCall, Words
 from gateway.serving.exchange import Exchange
 from gateway.serving.patience import DeadlinePassed
 from gateway.wire.errors import ApiError, Header, sse_event
@@ -79,7 +79,7 @@ class EventStream(_Relayed):
     prompt_bytes: what the engine was given to read, for a guess at its tokens if it never tells; None where events are no tokens.
     """
 
-    __slots__ = ("_events", "_prompt_bytes", "_told_at", "_words")
+    __slots__ = ("_events", "_prompt_bytes", "_push", "_told_at", "_words")
 
     takes_comments = True
 
@@ -90,6 +90,7 @@ class EventStream(_Relayed):
         # Since when what follows the last event has been waited for, once a wait brought none; before, it is the caller who takes its time.
         self._told_at: float | None = None
         self._words: Words | None = None
+        self._push: Push | None = None
 
     def own(self, receipt: Receipt, settle: Settle) -> None:
         """See _Relayed.own."""
@@ -118,7 +119,7 @@ class EventStream(_Relayed):
         if events.truncated or not events.events:
             raise Broken("the stream ended before it began")
 
-    async def next(self) -> bytes:
+    async def next(self, push: Push | None = None) -> bytes:
         """See Stream.next."""
         if first := self._first:
             self._first = b""
@@ -127,18 +128,17 @@ class EventStream(_Relayed):
             return b""
         events = self._events
         read = self._exchange.read
-        told = events.events
         patience = self._exchange.patience
+        self._push = push
+        tap = None if push is None else self._tap
         try:
-            while data := await read():
+            while data := await read(None, tap):
+                told = events.events
                 out = events.feed(data)
                 if self._words is not None:
                     self._words.hear(out)
                 if events.events != told:
                     self._told_at = None
-                    if out:
-                        return out
-                    told = events.events
                 else:
                     self._told_at = patience.since if self._told_at is None else self._told_at
                     if patience.now() - self._told_at > self._exchange.events_s:
@@ -159,6 +159,19 @@ class EventStream(_Relayed):
             self._exchange.failed("reset")
             return rest + self._broken(ApiError(502, "backend_stream_broken", "The backend ended the stream before the answer."))
         return rest
+
+    def _tap(self, data: bytes) -> bool:
+        """Events that go on as they are, where they arrive: no task is woken for them."""
+        push = self._push
+        if push is None or not self._events.passes(data):
+            return False
+        self._told_at = None
+        self._exchange.patience.again()
+        if self._words is not None:
+            self._words.hear(data)
+        if not push(data):
+            self._push = None
+        return True
 
     def cut(self, error: ApiError) -> bytes:
         """See Stream.cut."""
@@ -220,7 +233,7 @@ class RawStream(_Relayed):
 
     __slots__ = ()
 
-    async def next(self) -> bytes:
+    async def next(self, push: Push | None = None) -> bytes:  # noqa: ARG002 (its pieces are large)
         """See Stream.next."""
         if first := self._first:
             self._first = b""

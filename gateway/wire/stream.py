@@ -59,23 +59,28 @@ class StreamRelay:
 
     def feed(self, data: bytes) -> bytes:
         """What may go to the client now. Raises `sse.EventTooLarge`."""
-        splitter = self._splitter
-        if splitter is None:
-            if (
-                data.endswith(b"}\n\n")
-                and data.startswith(b"data:")
-                and b'"usage"' not in data
-                and b'"error"' not in data
-                and not (self._strip and (self._held or _FINISHED.search(data)))
-            ):
-                self.events += 1 + data.count(b"\n\ndata:")
-                self._previous, self._last = self._last, data
-                return data
-            splitter = self._splitter = EventSplitter()
+        if self.passes(data):
+            return data
+        splitter = self._splitter = self._splitter or EventSplitter()
         out = b"".join([self._let_go(event) for event in splitter.feed(data)])
         if splitter.empty:
             self._splitter = None
         return out
+
+    def passes(self, data: bytes) -> bool:
+        """Whether this goes to the client as it is, which it then has to; else it is for `feed`."""
+        if (
+            self._splitter is not None
+            or not data.endswith(b"}\n\n")
+            or not data.startswith(b"data:")
+            or b'"usage"' in data
+            or b'"error"' in data
+            or (self._strip and (self._held or _FINISHED.search(data)))
+        ):
+            return False
+        self.events += 1 + data.count(b"\n\ndata:")
+        self._previous, self._last = self._last, data
+        return True
 
     def close(self) -> bytes:
         """The stream's bytes have ended cleanly: what was held back goes too, unless the stream was cut (see `truncated`)."""
@@ -86,7 +91,7 @@ class StreamRelay:
             return held
         whole = is_whole(rest)
         seen = self._previous, self._last
-        passes = self._passes(rest)
+        passes = self._goes_on(rest)
         if not whole:
             self._previous, self._last = seen  # no client dispatches half an event, so it finishes nothing
         return held + rest if passes and (whole or not self.truncated) else held
@@ -105,7 +110,7 @@ class StreamRelay:
 
     def _let_go(self, event: bytes) -> bytes:
         """What may go on now that this event has come."""
-        if not self._passes(event):
+        if not self._goes_on(event):
             self._held = _completed(self._held, event)
             return b""
         held, self._held = self._held, b""
@@ -114,7 +119,7 @@ class StreamRelay:
             return held
         return held + event if held else event
 
-    def _passes(self, event: bytes) -> bool:
+    def _goes_on(self, event: bytes) -> bool:
         data = data_of(event)
         if data is None:
             return True

@@ -16,7 +16,7 @@ from gateway.pool.breaker import Breaker
 from gateway.pool.http1 import Http1Transport
 from gateway.pool.probe import Found, Prober, probe
 from gateway.pool.replicas import NoneLive, Replicas
-from gateway.pool.transport import Broken, ConnectFailed, Upstream
+from gateway.pool.transport import Broken, ConnectFailed, Tap, Upstream
 from gateway.wire.errors import Header
 from tests.pool.answers import OK
 from tests.pool.making import made
@@ -224,7 +224,7 @@ class Told:
     def whole(self) -> bytes | None:
         return None
 
-    async def read_some(self) -> bytes:
+    async def read_some(self, tap: Tap | None = None) -> bytes:  # noqa: ARG002
         body, self.body = self.body, b""
         return body
 

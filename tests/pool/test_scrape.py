@@ -13,7 +13,7 @@ import pytest
 
 from gateway.mock import Behaviour, MockBackend
 from gateway.pool.scrape import Scraper
-from gateway.pool.transport import Upstream
+from gateway.pool.transport import Tap, Upstream
 from gateway.wire.errors import Header
 from tests.pool.making import made
 from tests.pool.scripted import WITH_CLOCK, clock, turns
@@ -76,7 +76,7 @@ class Told:
     def whole(self) -> bytes | None:
         return None
 
-    async def read_some(self) -> bytes:
+    async def read_some(self, tap: Tap | None = None) -> bytes:  # noqa: ARG002
         body, self.body = self.body, b""
         return body
 

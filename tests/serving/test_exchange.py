@@ -8,7 +8,7 @@ import pytest
 
 from gateway.config.schema import Backend as Spec
 from gateway.pool.backend import Backend, backend
-from gateway.pool.transport import Broken, TimedOut
+from gateway.pool.transport import Broken, Tap, TimedOut
 from gateway.serving.call import UpstreamCall
 from gateway.serving.exchange import Exchange
 from gateway.serving.patience import DeadlinePassed, Patience
@@ -30,7 +30,7 @@ class Upstream:
     def whole(self) -> bytes | None:
         return None
 
-    async def read_some(self) -> bytes:
+    async def read_some(self, tap: Tap | None = None) -> bytes:  # noqa: ARG002
         while self._script:
             step = self._script.pop(0)
             if isinstance(step, bytes):

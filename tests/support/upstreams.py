@@ -18,7 +18,7 @@ from typing import Any, Literal
 from gateway.access.keys import Principal
 from gateway.config.schema import Config
 from gateway.pool.breaker import Breaker, Ticket
-from gateway.pool.transport import Broken, ConnectFailed
+from gateway.pool.transport import Broken, ConnectFailed, Tap
 from gateway.serving.call import Call, Receipt
 from gateway.serving.errand import Errand
 from gateway.serving.patience import Patience
@@ -74,7 +74,7 @@ class Reply:
         """See Upstream."""
         return None
 
-    async def read_some(self) -> bytes:
+    async def read_some(self, tap: Tap | None = None) -> bytes:
         """See Upstream."""
         assert self.open, "read after its end"
         if not self.pieces:
