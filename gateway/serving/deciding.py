@@ -194,11 +194,12 @@ def _kept_from(route: VirtualModel, excluded: Sequence[Excluded], model: RealMod
 
 def _candidates(deciding: Deciding, route: VirtualModel, may: Eligible, prompt: Prompt, standing: Standing | None) -> tuple[Candidate, ...]:
     """Those who may serve, with what is expected of them; plans that differ in nothing that counts for that are asked about once."""
-    known: dict[tuple[str, str | None, str, int | None, bool], tuple[float, float]] = {}
+    known: dict[tuple[int, int | None], tuple[float, float]] = {}
+    stays = None if standing is None else standing.plan
     found = []
     for index in may.plans:
         plan, most = route.plans[index], may.most[index]
-        alike = (plan.model, plan.reasoning, plan.strategy, most, standing is not None and standing.plan == plan.name)
+        alike = (-1 if plan.name == stays else route.kinds[index], most)
         expected = known.get(alike)
         if expected is None:
             expected = deciding.expectations.of(plan, route.models[index], prompt, most, standing, route.counts[index])
@@ -243,14 +244,14 @@ def _prices(deciding: Deciding, route: VirtualModel, candidates: Sequence[Candid
     """What money and time are worth in quality, for this request."""
     second = deciding.expectations.second
     if asked.preference is None and route.prices is not None:
-        return Prices(route.prices.cost, second(route.prices.latency, route.models))
+        return Prices(route.prices.cost, second(route.prices.latency, route.distinct))
     preference = route.preference if asked.preference is None else asked.preference
     dearest = max([each.cost for each in candidates])
     slowest = max([each.latency for each in candidates])
     quality = max(preference.quality, _LEAST_QUALITY)
     return Prices(
         cost=preference.cost / quality / dearest if dearest > 0 else 0.0,
-        latency=second(preference.latency / quality / slowest, route.models) if slowest > 0 else 0.0,
+        latency=second(preference.latency / quality / slowest, route.distinct) if slowest > 0 else 0.0,
     )
 
 

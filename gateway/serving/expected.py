@@ -87,11 +87,11 @@ class Expectations:
         return self._answers_of(plan).took_s.value()
 
     def second(self, base: float, models: Sequence[RealModel]) -> float:
-        """The price of a second, which on an idle pool is `base`, at the load that these models have now."""
+        """The price of a second, which on an idle pool is `base`, at the load that these models, each once, have now."""
         if not base:
             return base
         running = waiting = places = 0
-        for model in {id(each): each for each in models}.values():
+        for model in models:
             if model.admission is not None:
                 running, waiting, places = (
                     running + model.admission.running,

@@ -94,8 +94,9 @@ class VirtualModel:
     """A name behind which a policy picks a plan.
 
     models, decodings: of each plan, in order; None: one plain call. counts: of each plan, its candidates in the worst case. decodes: some
-    plan has a strategy. baseline: name of the plan that serves when no policy can decide. policies: all that are configured and fit these
-    plans, by name. max_cost: USD. preference, prices: what counts how much; prices win. encoder_s: how long slow features may take.
+    plan has a strategy. distinct: the models, each once. kinds: of each plan a number, the same for those that differ in name and bound
+    only. baseline: name of the plan that serves when no policy can decide. policies: all that are configured and fit these plans, by name.
+    max_cost: USD. preference, prices: what counts how much; prices win. encoder_s: how long slow features may take.
     """
 
     name: str
@@ -112,11 +113,16 @@ class VirtualModel:
     encoder_s: float = 0.15
     counts: tuple[int, ...] = field(init=False)
     decodes: bool = field(init=False)
+    distinct: tuple[RealModel, ...] = field(init=False)
+    kinds: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         """What would be the same for each request."""
         object.__setattr__(self, "counts", tuple(1 if each is None else each.strategy.most for each in self.decodings))
         object.__setattr__(self, "decodes", any(each is not None for each in self.decodings))
+        object.__setattr__(self, "distinct", tuple({id(model): model for model in self.models}.values()))
+        ways = [(plan.model, plan.reasoning, plan.strategy) for plan in self.plans]
+        object.__setattr__(self, "kinds", tuple(map({way: at for at, way in enumerate(ways)}.__getitem__, ways)))
 
     def decoding_of(self, plan: str | None) -> Decoding | None:
         """How the plan of that name is decoded."""

@@ -14,7 +14,7 @@ from math import hypot, sqrt
 import numpy as np
 import numpy.typing as npt
 
-from models.encoders.text import CHARACTERS, MESSAGES, Memo, Request, excerpts
+from models.encoders.text import CHARACTERS, MESSAGES, Memo, Request, cut, read_of
 
 Vector = npt.NDArray[np.float32]
 
@@ -46,11 +46,12 @@ class Conversation:
 
     def encode(self, prompt: Request) -> Vector:
         """float32, (dim,), of length 1; zeros where there is no text."""
-        texts = [each.text for each in excerpts(prompt.turns, self._budget, self._most)]
-        if not texts:
+        messages, share = read_of(prompt.turns, self._budget, self._most)
+        if not messages:
             return np.zeros(self.dim, dtype=np.float32)
+        texts = [text if len(text := each.text) <= share else cut(text, share) for each in messages]
         weights = np.array([sqrt(len(text)) for text in texts])
-        return unit(weights.dot(np.array(self._units(texts))))
+        return unit(weights.dot(np.concatenate(self._units(texts), dtype=np.float64).reshape(-1, self.dim)))
 
     def encode_many(self, prompts: Sequence[Request]) -> Vector:
         """float32, (prompts, dim): the same numbers as one by one."""

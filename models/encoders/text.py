@@ -61,11 +61,16 @@ def excerpts(messages: Sequence[Message], budget: int = CHARACTERS, most: int = 
     The share is budget / n with n rounded up to a power of two, so a conversation that grows is seldom cut in another way. Of more than
     `most` messages the first eighth of `most` is read, and the last ones.
     """
+    messages, share = read_of(messages, budget, most)
+    return [Excerpt(each.role, cut(each.text, share), len(each.text)) for each in messages]
+
+
+def read_of(messages: Sequence[Message], budget: int, most: int) -> tuple[Sequence[Message], int]:
+    """Those that are read, and how many characters of each."""
     if len(messages) > most:
         first = most // 8
         messages = [*messages[:first], *messages[first - most :]]
-    share = max(_LEAST, budget >> max(0, len(messages) - 1).bit_length())
-    return [Excerpt(each.role, cut(each.text, share), len(each.text)) for each in messages]
+    return messages, max(_LEAST, budget >> max(0, len(messages) - 1).bit_length())
 
 
 def cut(text: str, most: int) -> str:
@@ -99,11 +104,14 @@ class Memo(Generic[V]):
 
     def value(self, text: str, make: Callable[[str], V]) -> V:
         """The text's value, made by `make` if it is not known. `make` must say the same for the same text."""
-        key = self.key(text)
-        found = self.get(key)
-        if found is None:
-            found = make(text)
-            self.put(key, found)
+        key = blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()  # as below: it is asked for with every message
+        with self._lock:
+            found = self._values.get(key)
+            if found is not None:
+                self._values.move_to_end(key)
+                return found
+        found = make(text)
+        self.put(key, found)
         return found
 
     @staticmethod

@@ -122,9 +122,10 @@ class Linear:
 
     def moments(self, state: Learned, situation: Situation) -> tuple[list[int], list[float], list[float]]:
         """Of each candidate: its index, mean and standard deviation of its quality."""
-        index = [candidate.index for candidate in situation.candidates]
         mean, cov = state.posterior.mean, state.posterior.cov
-        if index != self._all:
+        index = self._all
+        if len(situation.candidates) < len(index):
+            index = [candidate.index for candidate in situation.candidates]
             mean, cov = mean[index], cov[index]
         if self.encoders:
             x = self._vector(situation.blocks)

@@ -137,7 +137,7 @@ def test_a_second_is_dearer_when_others_wait_for_it() -> None:
     assert known.second(0.1, [one]) == 0.1
     for taken in range(4):
         one.admission._take()
-        assert known.second(0.1, [one, one]) == pytest.approx(0.1 if taken < 2 else 0.1 * (1 + 4 * ((taken + 1) / 4 - 0.7)))
+        assert known.second(0.1, [one]) == pytest.approx(0.1 if taken < 2 else 0.1 * (1 + 4 * ((taken + 1) / 4 - 0.7)))
 
 
 def test_the_answers_of_who_stood_in_tell_nothing_of_the_plans() -> None:
