@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gateway.pool.http1 import Http1Transport
+from gateway.pool.http1 import Http1Transport, Reply
 from gateway.pool.transport import Broken, ConnectFailed, TransportError
 from tests.pool.answers import HELLO, NOT_REUSED, OK, WHOLE
 from tests.pool.scripted import BOTH_LOOPS, WITH_CLOCK, Peer, answering, ask, clock, eventually, scripted, turns
@@ -130,6 +130,83 @@ async def test_what_is_left_is_at_hand_only_when_all_of_it_has_come(http1: Http1
         assert (upstream.whole(), upstream.whole(), await upstream.read_some()) == (b"abcd", b"", b"")
         upstream.release()
         assert http1.connections == 1
+
+
+async def test_a_tap_takes_what_comes_while_the_reader_waits_and_the_rest_follows_in_order(http1: Http1Transport) -> None:
+    """The first piece comes with the head, so nobody waits for it; the last with the end, which is the reader's."""
+    taken: list[bytes] = []
+    more = asyncio.Event()
+
+    def tap(data: bytes) -> bool:
+        if data == b"no":
+            return False
+        taken.append(data)
+        more.set()
+        return True
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")
+        for piece in (b"2\r\nbc\r\n", b"1\r\nd\r\n1\r\ne\r\n", b"2\r\nno\r\n", b"1\r\nf\r\n0\r\n\r\n"):
+            await more.wait()
+            more.clear()
+            await peer.send(piece)
+        await peer.left()
+
+    async with scripted(script) as server:
+        upstream = await http1.send("POST", server.url, (), b"", 5.0)
+        assert (await upstream.read_some(tap), taken) == (b"a", [])
+        more.set()
+        assert (await upstream.read_some(tap), taken) == (b"no", [b"bc", b"de"])
+        more.set()
+        assert (await upstream.read_some(tap), await upstream.read_some(tap)) == (b"f", b"")
+        assert taken == [b"bc", b"de"]
+        upstream.release()
+        assert http1.connections == 1
+
+
+async def test_what_follows_a_piece_that_a_tap_refused_waits_for_the_reader(http1: Http1Transport) -> None:
+    offered: list[bytes] = []
+
+    def tap(data: bytes) -> bool:
+        offered.append(data)
+        return False
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n")
+        await peer.left()
+
+    async with scripted(script) as server:
+        upstream = await http1.send("POST", server.url, (), b"", 5.0)
+        reading = asyncio.create_task(upstream.read_some(tap))
+        await asyncio.sleep(0)
+        assert isinstance(upstream, Reply)
+        upstream.feed(b"ab")
+        upstream.feed(b"cd")  # before the task has run
+        assert (await reading, offered) == (b"abcd", [b"ab"])
+        upstream.close()
+
+
+async def test_a_reader_that_is_cancelled_leaves_no_tap_behind(http1: Http1Transport) -> None:
+    offered: list[bytes] = []
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n")
+        await peer.left()
+
+    async with scripted(script) as server:
+        upstream = await http1.send("POST", server.url, (), b"", 5.0)
+        reading = asyncio.create_task(upstream.read_some(lambda data: offered.append(data) is None))
+        await asyncio.sleep(0)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert isinstance(upstream, Reply)
+        upstream.feed(b"abcd")
+        assert (await upstream.read_some(), offered) == (b"abcd", [])
+        upstream.close()
 
 
 async def test_the_connection_used_last_is_used_first(http1: Http1Transport) -> None:

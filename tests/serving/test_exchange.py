@@ -30,10 +30,12 @@ class Upstream:
     def whole(self) -> bytes | None:
         return None
 
-    async def read_some(self, tap: Tap | None = None) -> bytes:  # noqa: ARG002
+    async def read_some(self, tap: Tap | None = None) -> bytes:
         while self._script:
             step = self._script.pop(0)
             if isinstance(step, bytes):
+                if tap is not None and tap(step):
+                    continue
                 return step
             if isinstance(step, Exception):
                 raise step
