@@ -39,7 +39,7 @@ _TRILEMMA: Mapping[str, Any] = {
         "tags": {"type": ["object", "null"], "additionalProperties": {"type": "string"}, "maxProperties": 16},
         "learn": {"type": ["boolean", "null"], "description": "false: no policy may learn from it."},
         "dry_run": {"type": ["boolean", "null"], "description": "Decide, and answer with that: see /v1/route."},
-        "include": {"type": ["array", "null"], "items": {"enum": ["decision", "candidates"]}},
+        "include": {"type": ["array", "null"], "items": {"enum": ["decision", "candidates", "progress"]}},
     },
 }
 

@@ -5,11 +5,12 @@ What nobody estimated, excluded or priced is null or empty in it, never made up.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from gateway.serving.call import Receipt, Tries
+from gateway.serving.call import Receipt, Tried, Tries
 from gateway.serving.choice import Decided
 from gateway.serving.ids import minted_at
 from gateway.serving.state import RealModel, State, VirtualModel
@@ -184,7 +185,12 @@ def _tried(row: Record) -> Told:
     if row["tried"] is None:
         return {"strategy_candidates": [], "strategy_why": None}
     tries = msgspec.json.decode(row["tried"], type=Tries)
-    found = [
+    return {"strategy_candidates": tried(tries.candidates), "strategy_why": tries.why}
+
+
+def tried(candidates: Sequence[Tried]) -> list[Told]:
+    """A strategy's candidates."""
+    return [
         {
             "index": each.index,
             "score": each.score,
@@ -194,9 +200,8 @@ def _tried(row: Record) -> Told:
             "tokens": each.tokens,
             "cost": each.cost,
         }
-        for each in tries.candidates
+        for each in candidates
     ]
-    return {"strategy_candidates": found, "strategy_why": tries.why}
 
 
 def _call(row: Record) -> Told:

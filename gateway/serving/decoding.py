@@ -19,6 +19,7 @@ import orjson
 
 from gateway.serving.call import Answer, Call, Purpose, Receipt, Tried
 from gateway.serving.errand import Errand
+from gateway.serving.included import Tell
 from gateway.serving.needs import need_of
 from gateway.serving.patience import Patience
 from gateway.serving.relay import Way, apart
@@ -224,8 +225,10 @@ class Work:
         return self._decoding.roles.get(role, self._model)
 
 
-async def decoded(decoding: Decoding, way: Way, model: RealModel, errand: Errand, receipt: Receipt, turns: Sequence[Turn]) -> Answer:
-    """The answer that the strategy gives. Raises ApiError; nothing is left open."""
+async def decoded(
+    decoding: Decoding, way: Way, model: RealModel, errand: Errand, receipt: Receipt, turns: Sequence[Turn], tell: Tell | None = None
+) -> Answer:
+    """The answer that the strategy gives. tell: hears how many candidates have ended. Raises ApiError; nothing is left open."""
     begun = time.perf_counter()
     work = Work(decoding, way, model, errand, receipt, turns)
     strategy: Strategy = decoding.strategy
@@ -242,6 +245,8 @@ async def decoded(decoding: Decoding, way: Way, model: RealModel, errand: Errand
             async for event in events:
                 if isinstance(event, Won):
                     won = event
+                elif tell is not None:
+                    tell(event.ended)
     except _Refused as refused:
         receipt.status, receipt.outcome = refused.answer.status, "caller_error"
         if receipt.words is not None:

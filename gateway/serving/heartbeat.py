@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import orjson
@@ -25,10 +25,14 @@ COMMENT: Final = b": \n"
 _SSE: Final = (b"content-type", b"text/event-stream; charset=utf-8")
 
 
-async def beating(work: Coroutine[Any, Any, Answer], period_s: float, receipt: Receipt) -> Answer:
+Send = Callable[[bytes], None]
+
+
+async def beating(work: Callable[[Send], Coroutine[Any, Any, Answer]], period_s: float, receipt: Receipt) -> Answer:
     """The answer that `work` gives, or one that is begun without it; a stream in it beats after each `period_s` of silence, seconds.
 
-    `work` turns all errors into answers. It runs in a task of its own, which ends with the stream, or when this is cancelled.
+    `work` turns all errors into answers. It runs in a task of its own, which ends with the stream, or when this is cancelled. With what it
+    is given it may send events before its answer, which begin it; one that comes before the last was taken is left out.
     """
     begun = time.perf_counter()
     stream = Heartbeat(work, period_s)
@@ -50,29 +54,35 @@ async def beating(work: Coroutine[Any, Any, Answer], period_s: float, receipt: R
 class Heartbeat:
     """A stream (call.Stream) around work that gives one."""
 
-    __slots__ = ("_ended", "_items", "_period_s", "_stream", "_task")
+    __slots__ = ("_ended", "_first", "_items", "_period_s", "_stream", "_task")
 
     takes_comments = True
 
-    def __init__(self, work: Coroutine[Any, Any, Answer], period_s: float) -> None:
+    def __init__(self, work: Callable[[Send], Coroutine[Any, Any, Answer]], period_s: float) -> None:
         self._period_s: float | None = period_s
         self._items: asyncio.Queue[Answer | bytes | Exception] = asyncio.Queue(1)
         self._stream: Stream | None = None
         self._ended = False
-        self._task = asyncio.get_running_loop().create_task(self._pump(work))
+        self._first = b""
+        self._task = asyncio.get_running_loop().create_task(self._pump(work(self._send)))
 
     async def answer(self) -> Answer | None:
-        """What the work gives, or None when that takes longer than the period. Ask once, first of all."""
+        """What the work gives, or None when that takes longer than the period, or it sent something before. Ask once, first of all."""
         item = await self._item()
         if isinstance(item, Exception):
             raise item
-        assert not isinstance(item, bytes)
+        if isinstance(item, bytes):
+            self._first = item
+            return None
         if item is not None and (item.stream is None or not item.stream.takes_comments):
             self._period_s = None  # a comment would be part of such a body
         return item
 
     async def next(self, push: Push | None = None) -> bytes:  # noqa: ARG002 (nothing to be handed on)
         """See Stream.next; a comment, when nothing comes for a period."""
+        if first := self._first:
+            self._first = b""
+            return first
         while not self._ended:
             item = await self._item()
             if item is None:
@@ -103,6 +113,10 @@ class Heartbeat:
         self._task.cancel()
         if self._stream is not None:
             self._stream.close()
+
+    def _send(self, event: bytes) -> None:
+        if self._items.empty():
+            self._items.put_nowait(event)
 
     async def _item(self) -> Answer | bytes | Exception | None:
         """What the pump brings next: the answer, then its bytes; None when it brings nothing for a period."""

@@ -12,9 +12,10 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from gateway.access.failures import FailedKeys
 from gateway.access.keys import authenticated, require
@@ -27,9 +28,10 @@ from gateway.serving.decoding import decoded
 from gateway.serving.dry_run import told
 from gateway.serving.errand import Errand, Onward
 from gateway.serving.hearing import Hearing
-from gateway.serving.heartbeat import beating
+from gateway.serving.heartbeat import Send, beating
 from gateway.serving.idempotency import Idempotency
 from gateway.serving.ids import DecisionIds, request_id
+from gateway.serving.included import Tell, including, progress, tells_usage
 from gateway.serving.needs import need_of, spent
 from gateway.serving.options import NONE, Options, options
 from gateway.serving.patience import Patience
@@ -165,7 +167,7 @@ async def _run(gateway: Gateway, call: Call, receipt: Receipt, body: bytes) -> A
     beat_s = state.config.server.heartbeat_s
     if not (beat_s and fields.stream and call.path in _STREAMING):
         return await work
-    return await beating(answered(gateway, receipt, work), beat_s, receipt)
+    return await beating(lambda _: answered(gateway, receipt, work), beat_s, receipt)
 
 
 async def _drawn(gateway: Gateway, receipt: Receipt, permit: Permit, need: Need) -> None:
@@ -199,12 +201,22 @@ async def _execute(
     way = Way(gateway.transport, patience, gateway.settle, gateway.random)
     if decoding is None:
         return await _ended(gateway, receipt, relay(way, model, errand, receipt))
-    work = _ended(gateway, receipt, decoded(decoding, way, model, errand, receipt, prompt_of(fields, raws_of(fields), "", None).turns))
+    include = asked.include or ()
+    turns = prompt_of(fields, raws_of(fields), "", None).turns
+
+    def work(tell: Tell | None) -> Awaitable[Answer]:
+        found = decoded(decoding, way, model, errand, receipt, turns, tell)
+        return including(_ended(gateway, receipt, found), receipt, include)
+
     if not fields.stream:
-        return await work
-    wants_usage = fields.stream_options is not None and bool(fields.stream_options.include_usage)
-    beat_s = state.config.server.heartbeat_s or _BEAT_S
-    return await beating(answered(gateway, receipt, _streamed(work, receipt, wants_usage=wants_usage)), beat_s, receipt)
+        return await work(None)
+    wants_usage = tells_usage(include) or (fields.stream_options is not None and bool(fields.stream_options.include_usage))
+
+    def streamed(send: Send) -> Coroutine[Any, Any, Answer]:
+        tell = progress(receipt, fields.model or "", send) if "progress" in include else None
+        return answered(gateway, receipt, _streamed(work(tell), receipt, wants_usage=wants_usage))
+
+    return await beating(streamed, state.config.server.heartbeat_s or _BEAT_S, receipt)
 
 
 async def _ended(gateway: Gateway, receipt: Receipt, work: Awaitable[Answer]) -> Answer:

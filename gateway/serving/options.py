@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
+from gateway.serving.included import Include
 from gateway.wire.errors import ApiError, Header, shown
 from policies.values.plan import Reasoning
 
@@ -26,7 +26,7 @@ class Preference(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=Tr
 class Options(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """deadline_ms: the whole request, milliseconds. max_cost: USD. budget_tokens: of answer. preference: see there. reasoning: how much the
     model thinks. strategy, policy: names. session_id, tags: labels for the record. learn: whether
-    policies may learn from it. dry_run: decide, and tell of that instead of doing it. include: what a strategy's final usage tells, too."""
+    policies may learn from it. dry_run: decide, and tell of that instead of doing it. include: see included.py."""
 
     policy: str | None = None
     strategy: str | None = None
@@ -39,7 +39,7 @@ class Options(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True)
     tags: dict[str, str] | None = None
     learn: bool | None = None
     dry_run: bool | None = None
-    include: list[Literal["decision", "candidates"]] | None = None
+    include: list[Include] | None = None
 
 
 NONE = Options()

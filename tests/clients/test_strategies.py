@@ -38,6 +38,8 @@ BODY: dict[str, Any] = {
     "messages": [{"role": "user", "content": "What is 2 + 2?"}],
     "stream_options": {"include_usage": True},
 }
+# What else may stand in a stream, before the answer and at its end.
+ALL: dict[str, Any] = {"trilemma": {"include": ["progress", "decision", "candidates"]}}
 TOOLS: dict[str, Any] = {"tools": [tool("weather", "city"), tool("clock", "zone")]}
 
 
@@ -69,7 +71,7 @@ async def python(run: Running, body: dict[str, Any]) -> Read:
     def asked() -> Read:
         with (
             openai.OpenAI(base_url=f"{run.url}/v1", api_key=KEY, max_retries=0, timeout=30) as client,
-            client.chat.completions.stream(**body) as events,
+            client.chat.completions.stream(**body, extra_body=ALL) as events,
         ):
             deltas = [event.delta for event in events if event.type == "content.delta"]
             return read(events.get_final_completion().to_dict(), deltas)
@@ -80,7 +82,7 @@ async def python(run: Running, body: dict[str, Any]) -> Read:
 async def python_async(run: Running, body: dict[str, Any]) -> Read:
     async with (
         openai.AsyncOpenAI(base_url=f"{run.url}/v1", api_key=KEY, max_retries=0, timeout=30) as client,
-        client.chat.completions.stream(**body) as events,
+        client.chat.completions.stream(**body, extra_body=ALL) as events,
     ):
         deltas = [event.delta async for event in events if event.type == "content.delta"]
         return read((await events.get_final_completion()).to_dict(), deltas)
@@ -94,7 +96,7 @@ def reader(request: pytest.FixtureRequest) -> Reader:
     folder: Path = request.getfixturevalue("node_folder")
 
     async def node(run: Running, body: dict[str, Any]) -> Read:
-        told = json.dumps({"baseURL": f"{run.url}/v1", "apiKey": KEY, "body": body, "abortAfter": None})
+        told = json.dumps({"baseURL": f"{run.url}/v1", "apiKey": KEY, "body": body | ALL, "abortAfter": None})
         command = ["node", "ask.mjs", told]
         ran = await asyncio.to_thread(subprocess.run, command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
         assert ran.returncode == 0, ran.stderr

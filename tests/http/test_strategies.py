@@ -134,6 +134,49 @@ async def test_a_stream_has_all_that_one_has(house: House) -> None:
     assert all("stream_options" not in each or each["stream_options"] is None for each in house.bodies())
 
 
+async def test_a_caller_may_have_the_decision_and_the_candidates_told_with_the_usage(house: House) -> None:
+    house.engine.script(*says("It is 4", "It is 5", "It is 4", "It is 4"))
+    answer = await house.ask("four", trilemma={"include": ["decision", "candidates"]})
+    told = answer.json()["usage"]["trilemma"]
+    receipt = await house.receipt(answer)
+    assert told["candidate"]["calls"] == 4
+    assert told["candidates"] == receipt["strategy_candidates"]
+    assert told["decision"] == {
+        "id": answer.headers["x-trilemma-decision-id"],
+        "policy": "fixed",
+        "plan": "p",
+        "strategy": "four",
+        "why": "vote",
+        "served_model": "m",
+        "attempts": 4,
+        "cost": pytest.approx(receipt["cost"]),
+    }
+    house.engine.script(*says("It is 4", "It is 5", "It is 4", "It is 4"))
+    async with house.client.stream(
+        "POST", CHAT, json={"model": "four", "messages": USER, "stream": True, "trilemma": {"include": ["candidates"]}}
+    ) as streamed:
+        *chunks, last, done = data(await streamed.aread())
+    assert done == b"[DONE]"
+    assert len(json.loads(last)["usage"]["trilemma"]["candidates"]) == 4
+    assert all(json.loads(each)["choices"] for each in chunks), "nobody asked for progress"
+
+
+async def test_progress_is_told_where_it_is_asked_for_before_the_answer(house: House) -> None:
+    house.engine.script(Behaviour(text="It is 4"), *[Behaviour(text="It is 4", delay_headers_s=0.2)] * 3)
+    body = {"model": "four", "messages": USER, "stream": True, "trilemma": {"include": ["progress"]}}
+    async with house.client.stream("POST", CHAT, json=body) as answer:
+        events = [line.removeprefix("data: ") async for line in answer.aiter_lines() if line.startswith("data: {")]
+    seen = [json.loads(each) for each in events]
+    assert seen[0]["trilemma"] == {"progress": {"ended": 1}}
+    assert (seen[0]["object"], seen[0]["model"], seen[0]["choices"]) == ("chat.completion.chunk", "four", [])
+    told = [each["trilemma"]["progress"]["ended"] for each in seen if "trilemma" in each]
+    assert told == sorted(set(told)) and told[-1] <= 4
+    rest = [each for each in seen if "trilemma" not in each]
+    assert [choice["delta"].get("role") for choice in rest[0]["choices"]] == ["assistant"], "progress ends where the answer begins"
+    assert "".join(choice["delta"].get("content") or "" for each in rest for choice in each["choices"]) == "It is 4"
+    assert all("usage" not in each for each in rest)
+
+
 async def test_all_candidates_have_to_fit_into_the_limit_before_one_is_asked(tmp_path: Path) -> None:
     """And when they do, what they did not use is there again."""
     async with MockBackend(["m"]) as engine:
