@@ -197,6 +197,8 @@ class Ridge:
 
     def efficiencies(self, sums: Sums) -> dict[str, tuple[float, float]]:
         """Of each kind of curve: mean and standard deviation of its rho."""
+        if not self._kinds:
+            return {}
         _, up = self._believed(*self._information(sums))
         sds = np.sqrt(self.noise * np.diag(up.cov)[self.dim :])
         return dict(zip(self._kinds, zip(up.mean[self.dim :].tolist(), sds.tolist(), strict=True), strict=True))
