@@ -293,9 +293,9 @@ def notes_of(measured: Measured) -> list[str]:
         )
     if measured.joint:
         notes.append(
-            f"Joint plans: {sizes.joint_requests:,} requests, {sizes.joint_orders} times, each with questions of its own; three models with "
-            "1, 4, 8 and 16 answers. Regret: quality given up, less prices. apart: each plan is an arm of its own; level: plans share their "
-            "model's level; curves: response curves, too. joint_saved: the share of the regret of separate arms that the curves save."
+            f"Joint plans: {sizes.joint_requests:,} requests, {sizes.joint_orders} times, each with questions of its own; three models "
+            "with 1, 4, 8 and 16 answers. Regret: quality given up, less prices. apart: each plan is an arm of its own; level: plans share "
+            "their model's level; curves: response curves, too. joint_saved: the share of the regret of separate arms that curves save."
         )
     return notes
 
