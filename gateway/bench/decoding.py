@@ -253,6 +253,7 @@ def tables_of(measured: Measured, figures: Mapping[str, Interval | None]) -> dic
     found["one price for all"] = decoding.equal_table(measured.voted)
     found |= {f"verifier, {each.name}: stop": decoding.passed_table(each) for each in measured.passed}
     found |= {f"scores, {name}: rule": scoring.table(each) for name, each in measured.scored.items()}
+    found["efficiency of who chooses, answers"] = decoding.efficiency_table(measured.voted, measured.passed)
     if measured.joint:
         found["joint plans: regret of a request"] = decoding.joint_table(measured.joint)
     counts = {one.name: one.counts for one in measured.voted} | {one.name: one.counts for one in measured.passed}

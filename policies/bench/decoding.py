@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from models.response import headroom
 from policies.bench import answers, bootstrap, passes, scores, scoring, voting
 from policies.bench.answers import Answers
 from policies.bench.bootstrap import Interval
@@ -32,6 +33,7 @@ Array = npt.NDArray[np.float64]
 
 EQUAL: Final = (3, 5)
 """Samples a question that one price for all is compared with."""
+TRIES: Final = (3, 4, 8, 16, 20)
 PASS_AT: Final = (1, 2, 5, 10, 20, 50, 100)
 HAZARDS: Final = (0.1, 0.05, 0.02, 0.01, 0.005, 0.003, 0.002, 0.001)
 _SHIPPED: Final[Mapping[str, str]] = {"humaneval": "code", "game24_cot": "puzzles", "game24_direct": "puzzles, direct"}
@@ -202,6 +204,24 @@ def scored(sizes: Sizes, progress: Progress) -> dict[str, list[Scored]]:
                 found[each.target.name].append(each)
         progress(f"scores: {family}")
     return found
+
+
+def efficiency_table(voted: Sequence[Voted], passed: Sequence[Passed]) -> Table:
+    """The efficiency of a check and of a vote (models/response.py) over so many answers, by what these gain."""
+    rows: dict[str, dict[str, float | None]] = {}
+    of: dict[str, Counts] = {each.name: each.counts for each in voted} | {each.name: each.counts for each in passed}
+    for name, counts in of.items():
+        rows[f"{name}, check"] = {str(n): _efficiency(passes.pass_at(counts, 1), passes.pass_at(counts, n), n) for n in TRIES}
+    for each in voted:
+        right = each.grown[0].tolist()
+        rows[f"{each.name}, vote"] = {str(n): _efficiency(right[1], right[n], n - 1) if n < len(right) else None for n in TRIES}
+    return rows
+
+
+def _efficiency(one: float | None, several: float | None, tries: int) -> float | None:
+    if one is None or several is None or not (room := headroom(one, tries)[0]):
+        return None
+    return (several - one) / room
 
 
 def joint(sizes: Sizes, progress: Progress) -> list[Learned]:

@@ -100,6 +100,20 @@ def test_references_stand_beside_the_figures(report: dict[str, Any]) -> None:
     assert set(report["tables"]["pass@k, without bias"]) == {*PROFILES, *SETS}
 
 
+def test_one_efficiency_does_for_every_number_of_answers(report: dict[str, Any], folder: Path) -> None:
+    """What four answers gain, of what they would gain at most where the second, third and fourth pass with p/2, p/3 and p/4."""
+    found = report["tables"]["efficiency of who chooses, answers"]
+    passes = [int(row["passes"]) for row in table(folder / "raw" / "passes.csv") if row["set"] == "humaneval"]
+    one = math.fsum(passes) / 100 / len(passes)
+    four = math.fsum(1 - math.comb(100 - each, 4) / math.comb(100, 4) for each in passes) / len(passes)
+    most = (1 - one) * (1 - (1 - one / 2) * (1 - one / 3) * (1 - one / 4))
+    assert found["humaneval, check"]["4"] == pytest.approx((four - one) / most)
+    assert set(found) == {*(f"{name}, check" for name in (*PROFILES, *SETS)), *(f"{name}, vote" for name in PROFILES)}
+    for name in ("humaneval", "game24_direct"):
+        row = found[f"{name}, check"].values()
+        assert max(row) - min(row) < 0.1
+
+
 def test_an_exact_verifier_on_the_published_counts(report: dict[str, Any]) -> None:
     """Exact expectations: the same whatever the sizes of a run."""
     figures = report["figures"]
