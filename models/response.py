@@ -3,12 +3,12 @@
     R(p, N) = p + rho h_N(p)                                  rho: efficiency of who chooses, the same for all models and N
     h_N(p)  = (1 - p)(1 - prod_{j = 2..N} (1 - p / j))        headroom: how much more often one of N answers is good than the first
 
-Choosing a model, a strategy and N jointly by such curves is from BEST-Route (Ding et al. 2025, arXiv 2506.22716) and SMART; the form is
+That model, strategy and N are chosen together is from BEST-Route (Ding et al. 2025, arXiv 2506.22716); the form of the curve is
 ours. Questions are not alike: where all of them had the chance p, the headroom would be 1 - (1 - p)^N - p, and rho would rise with N.
 With chances from Beta(p, 1 - p) try j is good with the chance p / j where all before were not, which is the product above. With it rho
-hardly moves with N: on simulated votes over 3 to 20 answers by less than 0.05, while between profiles it is 0.12 to 0.37; for an exact
-verifier it is 0.7 to 1.0 on these profiles, HumanEval and one set of the Game of 24, and 2.0 to 2.9 on the other
-(`trilemma bench decoding`). 1: an exact check. 0: the choice is no better than chance. Below 0: it harms.
+hardly moves with N: over 3 to 20 simulated answers by 0.1 at most, while from profile to profile it is 0.12 to 0.38 for votes and 0.7 to
+1.0 for an exact check; on HumanEval 1.0, on two sets of the Game of 24 0.9 and, far off, 1.9 to 2.7 (`trilemma bench decoding`).
+0: the choice is no better than chance. Below 0: it harms.
 """
 
 from __future__ import annotations
