@@ -11,6 +11,15 @@ which is ridge regression on the design [x | x of the group | 1 of the plan] (Da
 model, and a new model from the pool. Blocks of different groups meet in the pool only, so the posterior is exact by elimination from the
 leaves: P inversions of (d, d), never one of the whole design.
 
+A plan that asks its model several times may have a response curve (models/response.py): its quality follows from that of one answer,
+
+    quality_p = q + rho_k h_N(q) + own_p     q = x' (pool + group_g(p)), rho_k ~ N(prior of its kind, v / efficiency)
+
+so that what one N teaches of one model is known of other N and other models. That is not linear in q. It is taken as its tangent where the
+models are believed to be, slope q + head rho_k + offset, and believed anew, `ROUNDS` times (Gauss-Newton). The rho belong to no group, so
+the elimination is the same with them beside the pool. The own levels of these plans, and of the plain plan of such a model, are what the
+curve misses: their precision is `misfit`. So the posterior stays a function of the sums.
+
 What is learned are sums over each plan's observations: they add up, in any order, over any number of processes. They decay in wall time
 (forward decay, Cormode et al. 2009): weight 2^((at - landmark) / half life). The landmark stands on a grid of 16 half lives, so moving it
 multiplies by a power of two, without rounding.
@@ -19,16 +28,19 @@ multiplies by a power of two, without rounding.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+
+from models.response import Response, headroom
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 GRID = 16
+ROUNDS = 6
 # Of sums from which all was taken back, in observations.
 ROUNDING = 1e-3
 
@@ -75,10 +87,31 @@ class Batch:
 
 
 @dataclass(frozen=True)
+class _Tangent:
+    """Of each plan's curve, (P,) each: its level is slope p + head rho_k + offset. Without a curve 1, 0 and 0."""
+
+    slope: Floats
+    head: Floats
+    offset: Floats
+
+
+@dataclass(frozen=True)
+class _Up:
+    """theta_g ~ N(base_g + pull_g u, v inverse_g), u = [pool, rho] ~ N(mean, v cov)."""
+
+    inverse: Floats
+    base: Floats
+    pull: Floats
+    mean: Floats
+    cov: Floats
+
+
+@dataclass(frozen=True)
 class Ridge:
     """The model over plans of these groups (0, 1, ..., one for each plan). features: without the constant 1. half_life: seconds; None:
     nothing is forgotten. noise: v, a variance. slopes, pool, intercept, residual: precisions in observations, see above. mean: of the
-    pool's level."""
+    pool's level. curves: of each plan, None where it has none; one of a single try is the plain plan of a model that has others. misfit:
+    precision of the own level of a plan with a curve; efficiency: of the rho of a kind."""
 
     groups: tuple[int, ...]
     features: int = 0
@@ -89,6 +122,9 @@ class Ridge:
     intercept: float = 4.0
     residual: float = 10.0
     mean: float = 0.8
+    efficiency: float = 2.0
+    misfit: float = 200.0
+    curves: tuple[Response | None, ...] | None = None
 
     @property
     def dim(self) -> int:
@@ -133,36 +169,90 @@ class Ridge:
         evidence = information[:, 0, 0].copy()
         if evidence.min() < -ROUNDING:
             raise ValueError("more was taken back than was learned")
+        tangent, up = self._believed(information, moment)
 
-        # Up: what a plan tells of its group once its own level is integrated out, and a group of the pool.
-        own = 1.0 / (self.residual + evidence)
-        first = information[:, 0, :]
-        told = information - own[:, None, None] * first[:, :, None] * first[:, None, :]
-        heard = moment - (own * moment[:, 0])[:, None] * first
-        member = _membership(self.groups)
-        prior = self._precisions(self.intercept)
-        inverse = _inverse(np.tensordot(member, told, 1) + np.diag(prior))
-        group_moment = member @ heard
-        pull = inverse * prior[None, None, :]
-        pool_prior = self._precisions(self.pool)
-        pool_cov = _inverse(np.diag(pool_prior) + (np.diag(prior)[None] - prior[None, :, None] * pull).sum(0))
-        start = np.zeros(self.dim)
-        start[0] = self.mean * self.pool
-        pool_mean = pool_cov @ (start + (prior * np.einsum("gij,gj->gi", inverse, group_moment)).sum(0))
-
-        # Down: a group given the pool, a plan given its group.
-        group_mean = np.einsum("gij,gj->gi", inverse, group_moment) + pull @ pool_mean
-        group_cov = inverse + pull @ pool_cov @ pull.transpose(0, 2, 1)
+        # Down: a group given what is common, a plan given its group.
+        group_mean = up.base + up.pull @ up.mean
+        group_cov = up.inverse + up.pull @ up.cov @ up.pull.transpose(0, 2, 1)
         index = np.asarray(self.groups)
         mean, cov = group_mean[index], group_cov[index]
-        # theta_p = (I - own e_0 first') (pool + group) + own moment_0 e_0, and the variance that its own level has left.
+        # theta_p = slope (I - own e_0 first') theta_g + own moment_0 e_0, and the variance that its own level has left.
+        own = self._own(evidence)
         turn = np.broadcast_to(np.eye(self.dim), cov.shape).copy()
-        turn[:, 0, :] -= own[:, None] * first
+        turn[:, 0, :] -= own[:, None] * information[:, 0, :]
+        turn *= tangent.slope[:, None, None]
         mean = np.einsum("pij,pj->pi", turn, mean)
-        mean[:, 0] += own * moment[:, 0]
+        mean[:, 0] += own * (moment[:, 0] - tangent.offset * evidence) + tangent.offset
         cov = turn @ cov @ turn.transpose(0, 2, 1)
         cov[:, 0, 0] += own
+        if self._kinds:  # and head (1 - own n) rho_k, which varies with theta_g
+            rho = (tangent.head * (1.0 - own * evidence))[:, None] * self._kind
+            mean[:, 0] += rho @ up.mean[self.dim :]
+            common = np.einsum("pk,kj->pj", rho, up.cov[self.dim :])
+            along = np.einsum("pij,pj->pi", turn @ up.pull[index], common)
+            cov[:, 0, :] += along
+            cov[:, :, 0] += along
+            cov[:, 0, 0] += np.einsum("pk,pk->p", common[:, self.dim :], rho)
         return Posterior(mean, self.noise * cov, evidence)
+
+    def efficiencies(self, sums: Sums) -> dict[str, tuple[float, float]]:
+        """Of each kind of curve: mean and standard deviation of its rho."""
+        if not self._kinds:
+            return {}
+        _, up = self._believed(*self._information(sums))
+        sds = np.sqrt(self.noise * np.diag(up.cov)[self.dim :])
+        return dict(zip(self._kinds, zip(up.mean[self.dim :].tolist(), sds.tolist(), strict=True), strict=True))
+
+    def _believed(self, information: Floats, moment: Floats) -> tuple[_Tangent, _Up]:
+        """The tangents of the curves at what is believed, and what is believed with them."""
+        total = information[:, 0, :].sum(0)
+        x = total / total[0] if total[0] > ROUNDING else np.eye(self.dim)[0]  # the mean of what was asked
+        levels, rho = np.full(len(self._member), self.mean), self._expected
+        for _ in range(ROUNDS if len(rho) else 1):
+            tangent = self._tangent(levels, rho)
+            up = self._up(information, moment, tangent)
+            levels, rho = (up.base + up.pull @ up.mean) @ x, up.mean[self.dim :]
+        return tangent, up
+
+    def _tangent(self, levels: Floats, rho: Floats) -> _Tangent:
+        """levels: of the groups. rho: of the kinds."""
+        plans = len(self.groups)
+        slope, head, offset = np.ones(plans), np.zeros(plans), np.zeros(plans)
+        for plan, (group, curve) in enumerate(zip(self.groups, self._curves, strict=True)):
+            if curve is not None and curve.tries > 1:
+                p = min(max(float(levels[group]), 0.0), 1.0)
+                head[plan], bend = headroom(p, curve.tries)
+                efficiency = min(max(float(rho[self._kinds.index(curve.kind)]), -1.0), 1.0)
+                slope[plan] = max(0.0, 1.0 + efficiency * bend)  # a better model is never the worse for it
+                offset[plan] = (1.0 - slope[plan]) * p
+        return _Tangent(slope, head, offset)
+
+    def _up(self, information: Floats, moment: Floats, tangent: _Tangent) -> _Up:
+        """What a plan tells of its group once its own level is integrated out, and a group of what all have in common."""
+        first, d, kinds = information[:, 0, :], self.dim, len(self._kinds)
+        own = self._own(first[:, 0])
+        moment = moment - tangent.offset[:, None] * first
+        told = information - own[:, None, None] * first[:, :, None] * first[:, None, :]
+        heard = moment - (own * moment[:, 0])[:, None] * first
+        member = self._member * tangent.slope
+        rho = tangent.head[:, None] * self._kind
+        prior = self._precisions(self.intercept)
+        inverse = _inverse(np.tensordot(member * tangent.slope, told, 1) + np.diag(prior))
+        base = np.einsum("gij,gj->gi", inverse, member @ heard)
+        # Between theta_g and what is common: the prior ties it to the pool, its plans to the rho of their kinds.
+        ties = np.zeros((len(member), d, d + kinds))
+        ties[:, :, :d] = -np.diag(prior)
+        ties[:, :, d:] = np.tensordot(member, told[:, :, :1] * rho[:, None, :], 1)
+        pull, back = -inverse @ ties, ties.transpose(0, 2, 1)
+        precision, start = self._common
+        left = back @ pull
+        left[:, range(d), range(d)] += prior
+        left, start = left.sum(0), start - (back @ base[:, :, None])[:, :, 0].sum(0)
+        left[d:, d:] += rho.T @ (told[:, :1, 0] * rho)
+        start[d:] += heard[:, 0] @ rho
+        cov = _inverse(precision + left)
+        mean = cov @ start
+        return _Up(inverse, base, pull, mean, cov)
 
     def _information(self, sums: Sums) -> tuple[Floats, Floats]:
         """Gram and moment of each plan as of the newest observation, in observations: n of weight 10 each are worth n (Kish 1965)."""
@@ -171,6 +261,51 @@ class Ridge:
         worth = np.divide(mass, sums.squares, out=np.ones_like(mass), where=sums.squares > 0)
         worth = np.clip(worth, 0.0, 1.0) / scale  # weights are at least 1; only the rounding of what was taken back leads elsewhere
         return sums.gram * worth[:, None, None], sums.moment * worth[:, None]
+
+    @cached_property
+    def _curves(self) -> tuple[Response | None, ...]:
+        return self.curves or (None,) * len(self.groups)
+
+    @cached_property
+    def _kinds(self) -> tuple[str, ...]:
+        """The kinds of curves that bend, whose rho is to be learned."""
+        return tuple(dict.fromkeys(each.kind for each in self._curves if each is not None and each.tries > 1))
+
+    @cached_property
+    def _expected(self) -> Floats:
+        """Of each kind: the mean of the prior of its rho."""
+        known = {each.kind: each.efficiency for each in self._curves if each is not None}
+        return np.array([known[kind] for kind in self._kinds])
+
+    @cached_property
+    def _kind(self) -> Floats:
+        """(P, K): 1 where a plan has a curve of that kind."""
+        found = [[float(each is not None and each.kind == kind) for kind in self._kinds] for each in self._curves]
+        return np.array(found).reshape(len(self.groups), len(self._kinds))
+
+    @cached_property
+    def _common(self) -> tuple[Floats, Floats]:
+        """Precision of the prior of [pool, rho], and that times its mean."""
+        precision = np.concatenate([self._precisions(self.pool), np.full(len(self._kinds), self.efficiency)])
+        mean = np.concatenate([np.eye(self.dim)[0] * self.mean, self._expected])
+        return np.diag(precision), precision * mean
+
+    @cached_property
+    def _member(self) -> Floats:
+        """(G, P): 1 where a plan is of the group."""
+        member = np.zeros((max(self.groups) + 1, len(self.groups)))
+        member[list(self.groups), range(len(self.groups))] = 1.0
+        return member
+
+    @cached_property
+    def _stiff(self) -> Floats:
+        """The precision of each plan's own level."""
+        return np.array([self.residual if each is None else self.misfit for each in self._curves])
+
+    def _own(self, evidence: Floats) -> Floats:
+        """The variance of each plan's own level where its model is known, in v."""
+        found: Floats = 1.0 / (self._stiff + evidence)
+        return found
 
     def _precisions(self, level: float) -> Floats:
         precisions = np.full(self.dim, self.slopes)
@@ -191,13 +326,6 @@ class Ridge:
         if epoch == sums.epoch:
             return sums
         return replace(self.kept(sums, math.ldexp(1.0, GRID * (sums.epoch - epoch))), epoch=epoch)
-
-
-def _membership(groups: Sequence[int]) -> Floats:
-    """(G, P): 1 where a plan is of the group."""
-    member = np.zeros((max(groups) + 1, len(groups)))
-    member[list(groups), range(len(groups))] = 1.0
-    return member
 
 
 def _inverse(precision: Floats) -> Floats:

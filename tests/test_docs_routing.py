@@ -24,6 +24,7 @@ from policies.routing.rules import Rule
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = (DOCS / "routing.md").read_text()
+BENCH = (DOCS / "benchmarks.md").read_text()
 NAMES = [*ALGORITHMS.items(), *WRAPPERS.items()]
 WHOLE, *PIECES = [yaml.safe_load(text) for text in re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)]
 
@@ -132,3 +133,18 @@ def test_its_links_lead_somewhere() -> None:
         text = (DOCS / file).read_text() if file else PAGE
         headings = {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
         assert not anchor or anchor in headings, f"{file}#{anchor}"
+
+
+def test_what_curves_save_is_what_the_bench_says() -> None:
+    """Regret over all requests is the fifth column of the bench, the share of the best plan the last."""
+    measured = {row[0]: [float(cell) for cell in row[1:]] for row in bench_rows()}
+    rows = table(PAGE, PAGE.partition("<!-- joint-choice -->")[2].split("\n\n| ")[1].split(" |\n")[0])
+    assert len(rows) == 4
+    for case, *cells in rows:
+        apart, level, curves = (measured[f"{case.replace('`', '')}, {way}"] for way in ("apart", "level", "curves"))
+        assert [float(cell) for cell in cells] == [apart[4], level[4], curves[4], apart[7], curves[7]]
+
+
+def bench_rows() -> list[list[str]]:
+    lines = BENCH.partition("\n| joint plans: regret of a request |")[2].split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]

@@ -3,6 +3,7 @@
 What is measured stands in policies/bench/decoding.py; here it becomes figures, tables and files.
 
     vote_*, price_gain_*   votes that stop early          verifier_*   an exact verifier          optscale_*   a scorer
+    joint_saved_*          policies that learn which model, strategy and number of answers to take
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from gateway.bench.report import Bar, Report, commit, machine, versions
 from policies.bench import bootstrap, decoding, passes, samples, scoring
 from policies.bench.bootstrap import Interval
 from policies.bench.decoding import Equal, Passed, Sizes, Voted
+from policies.bench.joint import Learned
 from policies.bench.passes import Counts
 from policies.bench.scoring import OURS, THEIRS, Scored
 from policies.bench.voting import DEFAULT
@@ -56,8 +58,8 @@ _TAKEN: Final = frozenset({"max", "mean"})
 
 @dataclass(frozen=True)
 class Measured:
-    """All that a run saw. where: the machine, before. data: input -> SHA-256. voted, passed, scored: what could be measured. names: of
-    the questions of a profile or set; without them they are numbered. mute: sets of which no answer can vote."""
+    """All that a run saw. where: the machine, before. data: input -> SHA-256. voted, passed, scored, joint: what could be measured. names:
+    of the questions of a profile or set; without them they are numbered. mute: sets of which no answer can vote."""
 
     sizes: Sizes
     where: Mapping[str, Any]
@@ -66,6 +68,7 @@ class Measured:
     scored: Mapping[str, Sequence[Scored]]
     data: Mapping[str, str]
     names: Mapping[str, Sequence[str]]
+    joint: Sequence[Learned] = ()
     own: bool = False
     mute: Sequence[str] = ()
 
@@ -97,7 +100,8 @@ def measure(sizes: Sizes, progress: Progress) -> Measured:
     scored = decoding.scored(sizes, progress)
     names = [f"{seed}:{question}" for seed in sizes.seeds for question in range(sizes.questions)]
     data = {passes.FILE.name: passes.digest()}
-    return Measured(sizes, where, found, decoding.published(), scored, data, {each.name: names for each in found})
+    joint = decoding.joint(sizes, progress)
+    return Measured(sizes, where, found, decoding.published(), scored, data, {each.name: names for each in found}, joint)
 
 
 def measure_own(sizes: Sizes, file: Path) -> Measured:
@@ -145,7 +149,8 @@ def intervals_of(measured: Measured) -> tuple[dict[str, Interval | None], dict[s
     """The figures by their public names, each with its interval, and for those that are None the reason."""
     values: dict[str, Interval | None] = {}
     reasons: dict[str, str] = {}
-    for name, compute in {**_voting(measured), **_verifying(measured.passed), **_scoring(measured.scored)}.items():
+    made = {**_voting(measured), **_verifying(measured.passed), **_scoring(measured.scored), **_joint(measured.joint)}
+    for name, compute in made.items():
         try:
             values[name] = compute()
         except MissingFigureError as error:
@@ -186,6 +191,15 @@ def _scoring(found: Mapping[str, Sequence[Scored]]) -> Mapping[str, Figure]:
         **confidences,
         **fewer,
     }
+
+
+def _joint(found: Sequence[Learned]) -> Mapping[str, Figure]:
+    some: dict[str, Figure] = {}
+    for each in found:
+        name = f"joint_saved_{each.world}_{each.policy}"
+        some[name] = partial(decoding.joint_saved, found, each.world, each.policy)
+        some[f"{name}_{decoding.FIRST}"] = partial(decoding.joint_saved, found, each.world, each.policy, decoding.FIRST)
+    return some
 
 
 def _worst(figures: Iterable[Figure]) -> Interval:
@@ -239,6 +253,9 @@ def tables_of(measured: Measured, figures: Mapping[str, Interval | None]) -> dic
     found["one price for all"] = decoding.equal_table(measured.voted)
     found |= {f"verifier, {each.name}: stop": decoding.passed_table(each) for each in measured.passed}
     found |= {f"scores, {name}: rule": scoring.table(each) for name, each in measured.scored.items()}
+    found["efficiency of who chooses, answers"] = decoding.efficiency_table(measured.voted, measured.passed)
+    if measured.joint:
+        found["joint plans: regret of a request"] = decoding.joint_table(measured.joint)
     counts = {one.name: one.counts for one in measured.voted} | {one.name: one.counts for one in measured.passed}
     found["pass@k, without bias"] = decoding.pass_table(counts)
     return found
@@ -275,6 +292,12 @@ def notes_of(measured: Measured) -> list[str]:
             f"optscale_samples is over those of OptScale's rule (`{THEIRS}`), its ratio the worst. optscale_worst_gap: how far a "
             f"confidence lies outside its target - {scoring.BELOW:g} and + {scoring.ABOVE:g}."
         )
+    if measured.joint:
+        notes.append(
+            f"Joint plans: {sizes.joint_requests:,} requests, {sizes.joint_orders} times, each with questions of its own; three models "
+            "with 1, 4, 8 and 16 answers. Regret: quality given up, less prices. apart: each plan is an arm of its own; level: plans share "
+            "their model's level; curves: response curves, too. joint_saved: the share of the regret of separate arms that curves save."
+        )
     return notes
 
 
@@ -291,6 +314,10 @@ def write_raw(measured: Measured, folder: Path) -> None:
     _write(folder / "verifier.csv", ("set", "question", "calls", "solved", "solvable"), calls)
     counts = (row for each in passed for row in _rows(each.name, (each.counts.samples, each.counts.passes), names))
     _write(folder / "passes.csv", ("set", "question", "samples", "passes"), counts)
+    regrets = ((each.world, each.policy, each.way, *row) for each in measured.joint for row in _regrets(each))
+    if measured.joint:
+        header = ("world", "policy", "way", "order", f"regret_{decoding.FIRST}", "regret", f"best_{decoding.FIRST}", "best")
+        _write(folder / "joint.csv", header, regrets)
     for file, rule in (("optscale.csv", OURS), ("optscale_normal.csv", THEIRS)) if measured.scored else ():
         scores = (row for found in measured.scored.values() for each in found for row in _scores(each, rule))
         _write(folder / file, ("family", "target", "question", "samples", "reached", "reachable"), scores)
@@ -322,6 +349,13 @@ def _scores(found: Scored, rule: str) -> Iterator[Sequence[object]]:
     columns = (drawn.samples, drawn.reached.astype(int), found.within.astype(int))
     for question, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
         yield target.family, target.confidence, f"{target.level:g}:{found.seed}:{question}", *row
+
+
+def _regrets(found: Learned) -> Iterator[Sequence[object]]:
+    first = decoding.FIRST
+    columns = (found.mean(first), found.mean(), found.best[:, :first].mean(axis=1), found.best.mean(axis=1))
+    for order, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        yield order, *row
 
 
 def _write(file: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 
 from gateway.config.check_engines import check_engines
-from gateway.config.plans import plans_of, policy_specs
+from gateway.config.plans import plans_of, policy_specs, responses_of
 from gateway.config.problems import Finding, Loc, did_you_mean
 from gateway.config.schema import Config, Key, Model, StrategySpec, VirtualModel
 from gateway.engines.embeddings import endpoints
@@ -185,7 +185,7 @@ def _chain(name: str, names: _Names) -> str:
 def _policies(config: Config, policy_problems: PolicyProblems) -> Iterator[Finding]:
     if "fixed" in config.policies and config.policies["fixed"].type != "fixed":
         yield Finding(("policies", "fixed"), "`fixed` is built in: give this policy another name", about_key=True)
-    specs = policy_specs(config)
+    specs, responses = policy_specs(config), responses_of(config)
     named = {each for spec in specs.values() for wrapper in spec.wrappers if isinstance(each := wrapper.get("policy"), str)}
     for name, policy in config.policies.items():
         users = {model: virtual for model, virtual in config.virtual_models.items() if virtual.policy == name}
@@ -196,7 +196,7 @@ def _policies(config: Config, policy_problems: PolicyProblems) -> Iterator[Findi
                 for problem in policy_problems(name, specs, (), ""):
                     yield Finding(("policies", name), problem, about_key=True)
         for model, virtual in users.items():
-            plans = plans_of(virtual)
+            plans = plans_of(virtual, responses)
             if virtual.baseline is not None and virtual.baseline not in virtual.plans:
                 continue  # which is told of elsewhere
             for problem in policy_problems(name, specs, plans, virtual.baseline or plans[0].name):

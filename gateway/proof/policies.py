@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from gateway.config.load import load
-from gateway.config.plans import plans_of, policy_specs
+from gateway.config.plans import plans_of, policy_specs, responses_of
 from gateway.config.problems import ConfigError
 from gateway.config.schema import Config, Embeddings
 from gateway.engines.embeddings import OFF_LINE_S, endpoints
@@ -51,7 +51,7 @@ def configured(config: Path, model: str | None, name: str | None) -> Subject:
     if chosen not in models:
         raise Failed(f"{config} has no virtual model `{chosen}`", 2)
     spec = models[chosen]
-    plans = plans_of(spec)
+    plans = plans_of(spec, responses_of(found))
     specs = policy_specs(found)
     baseline = spec.baseline or plans[0].name
     policy = built(name or spec.policy, specs, plans, baseline, found.embeddings)

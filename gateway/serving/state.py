@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gateway.access.keys import Keys, principals
-from gateway.config.plans import plans_of, policy_specs
+from gateway.config.plans import Responses, plans_of, policy_specs, responses_of
 from gateway.config.schema import Backend as Spec
 from gateway.config.schema import Config, Hedge, Model, OwnTimeouts, Preference, Price, Queue, Timeouts, Worth
 from gateway.config.schema import VirtualModel as Virtual
@@ -201,8 +201,9 @@ def build(
     for public, model in config.models.items():
         served = real[_unaliased(config, public)]
         names.update(dict.fromkeys(model.aliases if model.replaced_by is None else [public, *model.aliases], served))
+    responses = responses_of(config)
     for name, spec_v in config.virtual_models.items():
-        names[name] = _virtual(config, name, spec_v, real, encoders)
+        names[name] = _virtual(config, name, spec_v, responses, real, encoders)
     stored = before.stored if before is not None else ()
     return State(config, config_hash, principals(config.keys, names, config.limits, stored), names, backends, stored, encoders)
 
@@ -220,8 +221,10 @@ def _encoders(config: Config, before: State | None) -> Encoders:
     )
 
 
-def _virtual(config: Config, name: str, spec: Virtual, real: Mapping[str, RealModel], encoder: Encoders) -> VirtualModel:
-    plans = plans_of(spec)
+def _virtual(
+    config: Config, name: str, spec: Virtual, responses: Responses, real: Mapping[str, RealModel], encoder: Encoders
+) -> VirtualModel:
+    plans = plans_of(spec, responses)
     baseline = spec.baseline or plans[0].name
     specs = policy_specs(config)
     fitting = [each for each in specs if each == spec.policy or not registry.problems(each, specs, plans, baseline, encoder)]

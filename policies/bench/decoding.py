@@ -3,6 +3,7 @@
 voted    votes that stop early, on simulated answers or on the user's own (answers.py, voting.py, samples.py)
 passed   an exact verifier, on published pass counts or the user's own (passes.py)
 scored   a scorer, on simulated scores (scores.py, scoring.py)
+joint    policies that learn which model, strategy and number of answers to take, on simulated answers (joint.py)
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from models.response import headroom
 from policies.bench import answers, bootstrap, passes, scores, scoring, voting
 from policies.bench.answers import Answers
+from policies.bench.bootstrap import Interval
+from policies.bench.joint import WORLDS, Learned, learned
 from policies.bench.passes import Counts
 from policies.bench.scoring import Scored
 from policies.bench.voting import Replayed
@@ -29,6 +33,7 @@ Array = npt.NDArray[np.float64]
 
 EQUAL: Final = (3, 5)
 """Samples a question that one price for all is compared with."""
+TRIES: Final = (3, 4, 8, 16, 20)
 PASS_AT: Final = (1, 2, 5, 10, 20, 50, 100)
 HAZARDS: Final = (0.1, 0.05, 0.02, 0.01, 0.005, 0.003, 0.002, 0.001)
 _SHIPPED: Final[Mapping[str, str]] = {"humaneval": "code", "game24_cot": "puzzles", "game24_direct": "puzzles, direct"}
@@ -37,7 +42,7 @@ _SHIPPED: Final[Mapping[str, str]] = {"humaneval": "code", "game24_cot": "puzzle
 @dataclass(frozen=True)
 class Sizes:
     """How much is measured. questions: of a profile and seed; seeds: of profiles; scored, calibration: questions of a family; score_seeds:
-    of families; orders: of one's own samples."""
+    of families; orders: of one's own samples. joint_requests: that a policy serves; joint_orders: how many times."""
 
     questions: int = 3_000
     seeds: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8)
@@ -45,9 +50,13 @@ class Sizes:
     calibration: int = 300
     score_seeds: tuple[int, ...] = (1, 2, 3)
     orders: int = 20
+    joint_requests: int = 2_000
+    joint_orders: int = 20
 
 
-QUICK: Final = Sizes(questions=200, seeds=(1,), scored=100, calibration=60, score_seeds=(1,), orders=3)
+QUICK: Final = Sizes(200, (1,), scored=100, calibration=60, score_seeds=(1,), orders=3, joint_requests=60, joint_orders=2)
+FIRST: Final = 500
+"""Requests after which joint plans are looked at, too."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +204,60 @@ def scored(sizes: Sizes, progress: Progress) -> dict[str, list[Scored]]:
                 found[each.target.name].append(each)
         progress(f"scores: {family}")
     return found
+
+
+def efficiency_table(voted: Sequence[Voted], passed: Sequence[Passed]) -> Table:
+    """The efficiency of a check and of a vote (models/response.py) over so many answers, by what these gain."""
+    rows: dict[str, dict[str, float | None]] = {}
+    of: dict[str, Counts] = {each.name: each.counts for each in voted} | {each.name: each.counts for each in passed}
+    for name, counts in of.items():
+        rows[f"{name}, check"] = {str(n): _efficiency(passes.pass_at(counts, 1), passes.pass_at(counts, n), n) for n in TRIES}
+    for each in voted:
+        right = each.grown[0].tolist()
+        rows[f"{each.name}, vote"] = {str(n): _efficiency(right[1], right[n], n - 1) if n < len(right) else None for n in TRIES}
+    return rows
+
+
+def _efficiency(one: float | None, several: float | None, tries: int) -> float | None:
+    if one is None or several is None or not (room := headroom(one, tries)[0]):
+        return None
+    return (several - one) / room
+
+
+def joint(sizes: Sizes, progress: Progress) -> list[Learned]:
+    """Every world, policy and way."""
+    found: list[Learned] = []
+    for world in WORLDS:
+        found += learned(world, sizes.joint_requests, sizes.joint_orders)
+        progress(f"joint plans: {world.name}")
+    return found
+
+
+def joint_saved(found: Sequence[Learned], world: str, policy: str, requests: int | None = None) -> Interval:
+    """The share of the regret of separate arms that the curves save."""
+    curves, apart = (
+        next(each for each in found if (each.world, each.policy, each.way) == (world, policy, way)) for way in ("curves", "apart")
+    )
+    left = bootstrap.ratio(curves.mean(requests), apart.mean(requests))
+    return Interval(1.0 - left.value, 1.0 - left.high, 1.0 - left.low)
+
+
+def joint_table(found: Sequence[Learned]) -> Table:
+    """Each world, policy and way of sharing: regret of a request, and the share of the best plan."""
+    rows: dict[str, dict[str, float | None]] = {}
+    for each in found:
+        first, all_ = bootstrap.mean(each.mean(FIRST)), bootstrap.mean(each.mean())
+        rows[f"{each.world}, {each.policy}, {each.way}"] = {
+            f"first {FIRST}": first.value,
+            "low": first.low,
+            "high": first.high,
+            "best plan": each.share(FIRST),
+            "all": all_.value,
+            "from": all_.low,
+            "to": all_.high,
+            "of all": each.share(),
+        }
+    return rows
 
 
 def voting_table(found: Voted) -> Table:

@@ -25,6 +25,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from models.response import CHECKED, VOTED, Response
 from policies.answers.ballots import ballot
 from policies.answers.confidence import mean_logprob, read
 from policies.answers.equivalence import joined
@@ -103,6 +104,12 @@ class BestOfN:
         """See Strategy."""
         tries = {JUDGE: TRIES, REWARD: 1, VERIFIER: 1}
         return tries.get(self._params.select, 0) * self._params.n
+
+    @property
+    def response(self) -> Response | None:
+        """See Strategy."""
+        select = self._params.select
+        return Response(f"best_of_n/{select}", self._params.n, CHECKED if select == VERIFIER else VOTED)
 
     async def run(self, roles: Roles) -> AsyncGenerator[Progress | Won, None]:
         """See Strategy. Who came to no end, or says nothing, only wins where nobody else is left; of equals, the first."""

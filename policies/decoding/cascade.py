@@ -19,6 +19,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 
+from models.response import Response
 from policies.answers.ballots import ballot
 from policies.answers.confidence import mean_logprob, read
 from policies.answers.equivalence import OPTIONS, Wanted, joined
@@ -109,6 +110,11 @@ class Cascade:
     @property
     def _judges(self) -> bool:
         return self._params.check == "judge" or self._doubt is not None
+
+    @property
+    def response(self) -> Response | None:
+        """See Strategy."""
+        return None
 
     async def run(self, roles: Roles) -> AsyncGenerator[Progress | Won, None]:
         """See Strategy. An answer that came to no end is right with no chance. Where no cheap answer came, the strong model is asked

@@ -19,6 +19,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from models.response import Response
 from policies.answers.ballots import ballot
 from policies.answers.equivalence import OPTIONS, Key, Wanted, joined
 from policies.answers.votes import Tally, tally
@@ -64,6 +65,11 @@ class GenSelect:
     def asks(self) -> int:
         """See Strategy."""
         return TRIES * (1 if self._params.n <= self._params.group else self._params.repeats)
+
+    @property
+    def response(self) -> Response | None:
+        """See Strategy."""
+        return Response(f"genselect/{self._params.when}", self._params.n)
 
     async def run(self, roles: Roles) -> AsyncGenerator[Progress | Won, None]:
         """See Strategy. Who came to no end, or says nothing, only wins where nobody else is left."""

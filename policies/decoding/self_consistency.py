@@ -16,6 +16,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from models.response import Response
 from policies.answers.ballots import ballot
 from policies.answers.confidence import bottom_groups, cisc_weights, mean_logprob, most_confident, read, token_confidences
 from policies.answers.equivalence import OPTIONS, Key, Wanted, joined
@@ -66,6 +67,12 @@ class SelfConsistency:
     def asks(self) -> int:
         """See Strategy."""
         return 0
+
+    @property
+    def response(self) -> Response | None:
+        """See Strategy."""
+        # A vote of two is a draw, which the first decides: one of the answers changes nothing.
+        return Response(f"self_consistency/{self._params.vote}", max(1, self._params.n - 1))
 
     async def run(self, roles: Roles) -> AsyncGenerator[Progress | Won, None]:
         """See Strategy."""

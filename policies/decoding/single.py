@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+from models.response import Response
 from policies.decoding.strategy import Needs, NoneLeft, Progress, Roles, Won
 
 
@@ -28,6 +29,11 @@ class Single:
     def asks(self) -> int:
         """See Strategy."""
         return 0
+
+    @property
+    def response(self) -> Response | None:
+        """See Strategy."""
+        return None
 
     async def run(self, roles: Roles) -> AsyncGenerator[Progress | Won, None]:
         """See Strategy."""

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from models.response import Response
 from policies.values.answer import Said
 from policies.values.prompt import Turn
 
@@ -115,6 +116,11 @@ class Strategy(Protocol):
     @property
     def asks(self) -> int:
         """Questions to roles in the worst case, scores too."""
+        ...
+
+    @property
+    def response(self) -> Response | None:
+        """What it makes of the quality of one answer of the plan's model; None: no curve is known."""
         ...
 
     def run(self, roles: Roles) -> AsyncGenerator[Progress | Won, None]:

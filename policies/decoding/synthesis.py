@@ -20,6 +20,7 @@ from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 
+from models.response import Response
 from policies.answers.ballots import ballot
 from policies.answers.equivalence import OPTIONS, Wanted, joined
 from policies.answers.votes import Tally, tally
@@ -88,6 +89,12 @@ class Synthesis:
     def asks(self) -> int:
         """See Strategy."""
         return _syntheses(self._params.most, self._params.group)
+
+    @property
+    def response(self) -> Response | None:
+        """See Strategy."""
+        # Answers of further models say nothing of the plan's.
+        return None if self._params.roles else Response(f"synthesis/{self._params.when}", self._params.n)
 
     async def run(self, roles: Roles) -> AsyncGenerator[Progress | Won, None]:
         """See Strategy. Who came to no end, or says nothing, only wins where nobody else is left."""

@@ -26,6 +26,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from models.response import Response
 from policies.answers.ballots import ballot
 from policies.answers.equivalence import OPTIONS, Key, Wanted, joined
 from policies.decoding.strategy import Needs, NoneLeft, Progress, Roles, Sample, Won
@@ -106,6 +107,11 @@ class Tournament:
         games = min(_rounds(self._params, n) * (n // 2), n * (n - 1) // 2)
         taken = games * _ORDERS * TRIES
         return taken if most is None else min(taken, most)
+
+    @property
+    def response(self) -> Response | None:
+        """See Strategy."""
+        return Response("tournament", self._params.n)
 
     async def run(self, roles: Roles) -> AsyncGenerator[Progress | Won, None]:
         """See Strategy. Who came to no end, or says nothing, only wins where nobody else is left."""

@@ -2,6 +2,9 @@
 
     quality_p(x) = x' mean_p,   sd_p(x) = sqrt(x' cov_p x),   x = [1, features]
 
+A plan with a strategy is no arm of its own: where the strategy has a response curve, its quality is composed of its model's, the curve and
+a residual, and each teaches the others.
+
 Learning is a sum over observations, order-free and additive, but for the detector of change, which sees them as they come. The posterior is
 made where observations are folded; a decision reads it. An observation of a plan that is no more, or without the features that are read
 here, is passed over, and so is what corrects it.
@@ -20,8 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from models.drift import Detector, Drift
+from models.response import ONCE, Response
 from models.ridge import Batch, Posterior, Ridge, Sums
 from policies.adapting import by_plan
+from policies.decoding.registry import SINGLE
 from policies.policy import Encoder, plan_names
 from policies.states import Arrays, arrays, restored
 from policies.values.outcome import Observation
@@ -49,7 +54,8 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """features: encoders that are read, by name. half_life_s: after which an observation counts half; None: never. prior_mean: quality of
     a plan of which nothing is known; optimistic, so that a few bad answers do not end it. The precisions of the prior, in observations:
     strength, of a model's level around that of all; pool, of the level of all around prior_mean; residual, of a plan's level around its
-    model's; ridge, of slopes. noise: variance of one answer's quality.
+    model's; ridge, of slopes; efficiency, of what a kind of strategy makes of further answers, around what is expected of it; misfit, of
+    the level of a plan with such a strategy around its response curve. noise: variance of one answer's quality.
 
     Without features, by default: of 11 models over 12,000 questions of MMLU-Pro, features of 32 or 64 numbers cost more exploration than
     they return. A few soft topics (at most 14 numbers, ridge 30 to 60) do return it, once they are learned from labels.
@@ -62,6 +68,8 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     pool: float = 20.0
     residual: float = 10.0
     ridge: float = 60.0
+    efficiency: float = 2.0
+    misfit: float = 200.0
     noise: float = 0.2
     drift: Doubt = Doubt()
 
@@ -77,7 +85,7 @@ class Learned:
 
 def common_problems(params: Params) -> list[str]:
     """What of the shared parameters cannot work."""
-    positive = ("strength", "pool", "residual", "ridge", "noise")
+    positive = ("strength", "pool", "residual", "ridge", "efficiency", "misfit", "noise")
     found = [f"`{name}` must be above 0" for name in positive if not 0 < getattr(params, name) < float("inf")]
     if params.half_life_s is not None and not params.half_life_s > 0:
         found.append("`half_life_s` must be above 0")
@@ -109,6 +117,9 @@ class Linear:
             intercept=params.strength,
             residual=params.residual,
             mean=params.prior_mean,
+            efficiency=params.efficiency,
+            misfit=params.misfit,
+            curves=_curves(plans),
         )
         doubt = params.drift
         self._detector = Detector(doubt.rate, doubt.threshold, doubt.pulls, doubt.keep)
@@ -206,12 +217,26 @@ class Linear:
 
     def statistics(self, state: Learned) -> dict[str, Any]:
         """By plan: pulls (what its observations are worth, forgetting included), mean of their quality, the posterior mean at x = 0 with a
-        95 % interval, and resets (changes that were noticed on it)."""
+        95 % interval, and resets (changes that were noticed on it). Where plans have response curves, under `strategies` the efficiency of
+        each kind, with its interval."""
         mass, moment = state.sums.gram[:, 0, 0], state.sums.moment[:, 0]
         raw = np.divide(moment, mass, out=np.full_like(mass, np.nan), where=mass > 1e-9)
         mean, sd = state.posterior.mean[:, 0], np.sqrt(state.posterior.cov[:, 0, 0])
         rows = zip(state.posterior.evidence, raw, mean, mean - INTERVAL * sd, mean + INTERVAL * sd, state.drift.alarms, strict=True)
-        return {"plans": dict(zip(self._names, starmap(_row, rows), strict=True))}
+        found: dict[str, Any] = {"plans": dict(zip(self._names, starmap(_row, rows), strict=True))}
+        if known := self._ridge.efficiencies(state.sums):
+            bounds = {kind: {"efficiency": at, "low": at - INTERVAL * sd, "high": at + INTERVAL * sd} for kind, (at, sd) in known.items()}
+            found["strategies"] = bounds
+        return found
+
+
+def _curves(plans: Sequence[Plan]) -> tuple[Response | None, ...]:
+    """The curve of each. The plain plan of a model whose other plans have curves is where these begin: a single try."""
+    begun = {(plan.model, plan.reasoning) for plan in plans if plan.response is not None}
+    return tuple(
+        ONCE if plan.strategy == SINGLE and plan.budget_tokens is None and (plan.model, plan.reasoning) in begun else plan.response
+        for plan in plans
+    )
 
 
 def _row(pulls: float, raw: float, mean: float, low: float, high: float, alarms: int) -> dict[str, float | int | None]:

@@ -30,10 +30,11 @@ RAW = {
     "verifier.csv": "set,question,calls,solved,solvable",
     "passes.csv": "set,question,samples,passes",
     "optscale.csv": "family,target,question,samples,reached,reachable",
+    "joint.csv": "world,policy,way,order,regret_500,regret,best_500,best",
     "optscale_normal.csv": "family,target,question,samples,reached,reachable",
 }
 TARGETS = {"beta": (0.9, 0.95), "normal": (0.9, 0.9), "bimodal": (0.9, 0.95), "rare": (0.9, 0.95)}
-TINY = dataclasses.replace(QUICK, questions=30, scored=60, calibration=40, orders=3)
+TINY = dataclasses.replace(QUICK, questions=30, scored=60, calibration=40, orders=3, joint_requests=30)
 
 
 def table(file: Path) -> Iterator[dict[str, str]]:
@@ -99,6 +100,20 @@ def test_references_stand_beside_the_figures(report: dict[str, Any]) -> None:
     assert set(report["tables"]["pass@k, without bias"]) == {*PROFILES, *SETS}
 
 
+def test_one_efficiency_does_for_every_number_of_answers(report: dict[str, Any], folder: Path) -> None:
+    """What four answers gain, of what they would gain at most where the second, third and fourth pass with p/2, p/3 and p/4."""
+    found = report["tables"]["efficiency of who chooses, answers"]
+    passes = [int(row["passes"]) for row in table(folder / "raw" / "passes.csv") if row["set"] == "humaneval"]
+    one = math.fsum(passes) / 100 / len(passes)
+    four = math.fsum(1 - math.comb(100 - each, 4) / math.comb(100, 4) for each in passes) / len(passes)
+    most = (1 - one) * (1 - (1 - one / 2) * (1 - one / 3) * (1 - one / 4))
+    assert found["humaneval, check"]["4"] == pytest.approx((four - one) / most)
+    assert set(found) == {*(f"{name}, check" for name in (*PROFILES, *SETS)), *(f"{name}, vote" for name in PROFILES)}
+    for name in ("humaneval", "game24_direct"):
+        row = found[f"{name}, check"].values()
+        assert max(row) - min(row) < 0.1
+
+
 def test_an_exact_verifier_on_the_published_counts(report: dict[str, Any]) -> None:
     """Exact expectations: the same whatever the sizes of a run."""
     figures = report["figures"]
@@ -141,6 +156,22 @@ def test_confidences_can_be_computed_again_from_the_files(report: dict[str, Any]
             kept, others = ([row for row in rows if within(row, family, level)] for rows in (ours, theirs))
             assert total(kept, "reached") / len(kept) == pytest.approx(report["figures"][f"optscale_confidence_{name}"])
             assert total(kept, "samples") / total(others, "samples") == pytest.approx(report["figures"][f"optscale_samples_{name}"])
+
+
+def test_what_joint_plans_save_can_be_computed_again_from_the_file(report: dict[str, Any], folder: Path) -> None:
+    rows = list(table(folder / "raw" / "joint.csv"))
+    assert len(rows) == 2 * 2 * 3 * 2  # worlds, policies, ways, orders
+    for world in ("check", "vote"):
+        for policy in ("linucb", "thompson"):
+            of = {
+                way: [row for row in rows if (row["world"], row["policy"], row["way"]) == (world, policy, way)]
+                for way in ("curves", "apart")
+            }
+            saved = 1 - total(of["curves"], "regret") / total(of["apart"], "regret")
+            assert report["figures"][f"joint_saved_{world}_{policy}"] == pytest.approx(saved)
+            told = report["tables"]["joint plans: regret of a request"][f"{world}, {policy}, curves"]
+            assert told["all"] == pytest.approx(total(of["curves"], "regret") / 2)
+            assert told["of all"] == pytest.approx(total(of["curves"], "best") / 2)
 
 
 def total(rows: Iterable[dict[str, str]], column: str) -> float:

@@ -9,11 +9,12 @@ import msgspec
 import pytest
 
 from gateway.config.load import parse
-from gateway.serving.call import Receipt, UpstreamCall
+from gateway.serving.call import Receipt, Tried, UpstreamCall
 from gateway.serving.choice import Choice, Decided
 from gateway.serving.expected import Expectations
 from gateway.serving.state import RealModel, build
-from gateway.wire.usage import Usage
+from gateway.wire.usage import Rates, Usage
+from models.response import Response
 from policies.values.plan import Plan
 from policies.values.prompt import Prompt
 from policies.values.situation import Prices, Standing
@@ -154,3 +155,55 @@ def test_the_answers_of_who_stood_in_tell_nothing_of_the_plans() -> None:
     foreign.served_model = "m"
     known.ended(foreign)
     assert known.of(PLAN, one, Prompt(tokens=1_000), None, None)[0] > before
+
+
+RATES = Rates(1.0, 0.1, 2.0)
+FOUR, EIGHT, ELSEWHERE = (
+    Plan(f"{model}-{n}", model, f"judged-{n}", response=Response("best_of_n/judge", n)) for model, n in (("m", 4), ("m", 8), ("other", 8))
+)
+
+
+def judged(monkeypatch: pytest.MonkeyPatch, *, answers: int = 4) -> Receipt:
+    """A request of FOUR: so many answers of 100 tokens in 2 s each, two at a time, and a judge who reads them for 0.002 USD in one more."""
+    read = [Usage(1_000, 0, 100), *[Usage(1_000, 1_000, 100)] * (answers - 1)]
+    calls = [
+        UpstreamCall("a", "m", 2.0 * (at // 2), "candidate", None, 2.0 * (at // 2) + 2.0, 200, "ok", usage=usage, rates=RATES)
+        for at, usage in enumerate(read)
+    ]
+    calls.append(UpstreamCall("j", "judge", answers, "judge", None, answers + 1.0, 200, "ok", usage=Usage(200, 0, 0), rates=Rates(10.0)))
+    choice = Choice(Decided((), Prices()), FOUR)
+    monkeypatch.setattr("gateway.serving.expected.perf_counter", lambda: answers + 1.0)
+    tried = [Tried(at) for at in range(answers)]
+    return Receipt("r", "d", 0.0, usage=Usage(1_000, 0, 100 * answers), outcome="ok", calls=calls, choice=choice, tried=tried)
+
+
+def test_a_strategy_that_is_new_is_taken_to_answer_as_its_model_does_as_often_as_it_may() -> None:
+    """Others write 1,000 tokens, this model 100: eight answers are 800, and seven of them have the prompt cached."""
+    known, one = Expectations(), model()
+    for _ in range(100):
+        known.ended(receipt(Plan("p", "m")))
+        known.ended(receipt(Plan("q", "other"), tokens=1_000))
+
+    cost, latency = known.of(EIGHT, one, Prompt(tokens=1_000), None, None, 8)
+    assert cost == pytest.approx((1_000 + 7 * 1_000 * 0.1 + 800 * 2) / 1e6, rel=0.03)
+    assert latency == pytest.approx(known.of(PLAN, one, Prompt(tokens=1_000), None, None)[1])
+
+
+def test_what_one_number_of_answers_took_is_expected_of_others_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three of four answers were asked for. By themselves they cost 1,000 + 2 x 100 for reading and 600 for writing, in millionths; the
+    judge as much again and 200 more. It took twice as long as one answer."""
+    known, one = Expectations(), model()
+    for _ in range(200):
+        known.ended(receipt())
+        known.ended(judged(monkeypatch, answers=3))
+
+    alone = known.of(PLAN, one, Prompt(tokens=1_000), None, None)[1]
+    cost, latency = known.of(FOUR, one, Prompt(tokens=1_000), None, None, 4)
+    assert cost == pytest.approx(0.0018 + 0.002, rel=0.02)
+    assert latency == pytest.approx(2.0 * alone)
+    for untried in (EIGHT, ELSEWHERE):
+        cost, latency = known.of(untried, one, Prompt(tokens=1_000), None, None, 8)
+        assert cost == pytest.approx((0.0018 + 0.002) / 0.0018 * (1_000 + 5 * 100 + 600 * 2) / 1e6, rel=0.03)
+        assert latency == pytest.approx(2.0 * alone)
+    other = Plan("v", "m", "vote", response=Response("self_consistency/majority", 7))
+    assert known.of(other, one, Prompt(tokens=1_000), None, None, 8)[0] == pytest.approx(0.0033, rel=0.03)
