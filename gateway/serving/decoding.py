@@ -39,6 +39,8 @@ PATH: Final = "/v1/chat/completions"
 _ASKED: Final = 1_000_000
 # Characters of the request that a model which scores pairs of texts is shown.
 _QUESTION: Final = 24_000
+# English has more; what then overflows all the same is refused by the engine, and another word decides.
+_CHARACTERS_OF_TOKEN: Final = 3
 _BOUNDS: Final = ("max_completion_tokens", "max_tokens")
 _PURPOSES: Final[Mapping[str, Purpose]] = {"judge": "judge"}
 
@@ -115,6 +117,8 @@ class Work:
         if purpose == "candidate":  # it may be the answer, and no longer than the caller wants it
             bounds = [bound for name in _BOUNDS if isinstance(bound := self.asked.get(name), int) and bound > 0]
             most = min([most, *bounds])
+        if (held := self._player(role).held_context()) is not None:
+            most = min(most, held // 2)
         said = [{"role": "user", "content": prompt}]
         body = orjson.dumps({"model": self._player(role).public, "messages": said, "max_tokens": most, "temperature": 0})
         errand = self._question(PATH, body, purpose)
@@ -126,6 +130,11 @@ class Work:
         if sample is None:
             raise Unanswered("answer")
         return sample
+
+    def room(self, role: str, most: int, wished: int) -> int:
+        """See Roles."""
+        held = self._player(role).held_context()
+        return wished if held is None else min(wished, (held - min(most, held // 2)) * _CHARACTERS_OF_TOKEN)
 
     async def score(self, role: str, samples: Sequence[Sample]) -> list[float | None]:
         """See Roles."""

@@ -24,7 +24,7 @@ from policies.answers.ballots import ballot
 from policies.answers.equivalence import OPTIONS, Key, Wanted, joined
 from policies.answers.votes import Tally, tally
 from policies.decoding.strategy import Needs, NoneLeft, Progress, Roles, Sample, Won
-from policies.judging.asking import FAILED, JUDGE, TRIES
+from policies.judging.asking import FAILED, JUDGE, TRIES, room
 from policies.judging.lineup import beside, hands, judged
 from policies.judging.listwise import Selected, selected
 from policies.prompts.select import frame
@@ -96,9 +96,10 @@ class GenSelect:
         """Those that the judge made."""
         chance, size = Random(roles.task.seed), self._params.group  # noqa: S311 - it repeats with the request, and guards nothing
         shown = hands(able, size, self._params.repeats, chance) if len(able) > size else [able]
-        lineups = [beside(roles.task.turns, hand, self._params.room - frame(len(hand)), chance) for hand in shown]
+        most, wished = self._params.verdict_tokens, self._params.room
+        lineups = [beside(roles.task.turns, hand, room(roles, JUDGE, most, wished, frame(len(hand))), chance) for hand in shown]
         async with asyncio.TaskGroup() as asking:
-            tasks = [asking.create_task(selected(roles, request, lineup, self._params.verdict_tokens)) for request, lineup in lineups]
+            tasks = [asking.create_task(selected(roles, request, lineup, most)) for request, lineup in lineups]
         return [found for task in tasks if (found := task.result()) is not None]
 
 

@@ -84,6 +84,10 @@ class Roles(Protocol):
         Unanswered."""
         ...
 
+    def room(self, role: str, most: int, wished: int) -> int:
+        """Characters of a message to the role: as many as are wished for, or what its model can read beside a reply of so many tokens."""
+        ...
+
     async def score(self, role: str, samples: Sequence[Sample]) -> list[float | None]:
         """How good `reward` or `verifier` finds each of these, the higher the better, all asked at once. None: it failed, or says nothing
         of that one. The scale of `reward` is its model's; of `verifier` it is 0 to 1."""

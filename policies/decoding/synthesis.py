@@ -26,6 +26,7 @@ from policies.answers.equivalence import OPTIONS, Wanted, joined
 from policies.answers.votes import Tally, tally
 from policies.decoding.mixture import together
 from policies.decoding.strategy import SAMPLER, Needs, NoneLeft, Progress, Roles, Sample, Unanswered, Won
+from policies.judging.asking import room
 from policies.judging.lineup import beside, judged
 from policies.prompts.synthesise import frame, synthesis_prompt
 
@@ -141,9 +142,10 @@ class Synthesis:
 
     async def _written(self, roles: Roles, hand: Sequence[Sample], chance: Random) -> Sample | None:
         """What the synthesizer makes of them; None: nothing that can be served."""
-        request, lineup = beside(roles.task.turns, hand, self._params.room - frame(len(hand)), chance)
+        most = self._params.answer_tokens
+        request, lineup = beside(roles.task.turns, hand, room(roles, SYNTHESIZER, most, self._params.room, frame(len(hand))), chance)
         try:
-            sample = await roles.ask(SYNTHESIZER, synthesis_prompt(request, lineup.texts), self._params.answer_tokens)
+            sample = await roles.ask(SYNTHESIZER, synthesis_prompt(request, lineup.texts), most)
         except Unanswered:
             return None
         return sample if judged([sample]) else None

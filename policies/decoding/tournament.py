@@ -30,7 +30,7 @@ from models.response import Response
 from policies.answers.ballots import ballot
 from policies.answers.equivalence import OPTIONS, Key, Wanted, joined
 from policies.decoding.strategy import Needs, NoneLeft, Progress, Roles, Sample, Won
-from policies.judging.asking import FAILED, JUDGE, TRIES, asked
+from policies.judging.asking import FAILED, JUDGE, TRIES, asked, room
 from policies.judging.bradley_terry import Strengths, strengths
 from policies.judging.lineup import beside, judged, shown
 from policies.prompts.compare import Judgment, compare_prompt, frame, judgment
@@ -178,9 +178,10 @@ class _Table:
 
     def _texts(self, one: int, other: int) -> tuple[str, str, str]:
         """The request and the two answers, as they are shown."""
-        players, room = self._players, self._params.room - frame(self._params.criteria)
+        players, params = self._players, self._params
+        space = room(self._roles, JUDGE, params.verdict_tokens, params.room, frame(params.criteria))
         chance = Random(self._roles.task.seed)  # noqa: S311 - both orders are asked, so it decides nothing
-        request, lineup = beside(self._roles.task.turns, (players[one].sample, players[other].sample), room, chance)
+        request, lineup = beside(self._roles.task.turns, (players[one].sample, players[other].sample), space, chance)
         texts = dict(zip(lineup.indices, lineup.texts, strict=True))
         return request, texts[players[one].sample.index], texts[players[other].sample.index]
 

@@ -16,6 +16,14 @@ TRIES: Final = 2
 """How often one question is asked, at most."""
 Read = TypeVar("Read")
 
+# Characters; with less there is nothing to be judged. A model that cannot read even that refuses, and counts as one that failed.
+_LEAST: Final = 1_000
+
+
+def room(roles: Roles, role: str, most: int, wished: int, frame: int) -> int:
+    """Characters for what is asked about. most: tokens of the reply. wished: characters of the whole message. frame: of its own words."""
+    return max(_LEAST, roles.room(role, most, wished) - frame)
+
 
 async def asked(
     roles: Roles, prompt: Callable[[bool], str], read: Callable[[Said], Read | None], most: int, role: str = JUDGE

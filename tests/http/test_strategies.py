@@ -315,6 +315,28 @@ async def test_a_judge_chooses_and_is_paid_apart(house: House) -> None:
     assert {each["model"] for each in told["calls"] if each["purpose"] == "judge"} == {"judge"}
 
 
+async def test_a_judge_with_a_small_context_is_asked_what_it_can_read(tmp_path: Path) -> None:
+    """1,024 tokens: at most half of them for the reply, and 3 characters of the message for each of the others."""
+    async with MockBackend(["m"]) as engine, MockBackend(["judge"]) as judge:
+        config = config_for(
+            {"e": {"url": engine.url, "models": {"m": "m"}}, "j": {"url": judge.url, "models": {"judge": "judge"}}},
+            models={"judge": {"context": 1_024}},
+            strategies={"picked": {"type": "genselect", "params": {"n": 2}, "roles": {"judge": "judge"}}},
+            virtual_models={"v": {"policy": "fixed", "plans": {"p": {"model": "m", "strategy": "picked"}}}},
+            policies={"fixed": {"type": "fixed"}},
+        )
+        engine.script(*says("It is four. " * 2_000 + "The answer is 4.", "It is five. " * 2_000 + "The answer is 5."))
+        judge.script(Behaviour(text="Judgment: 1"))
+        async with running(config, tmp_path) as run, run.client() as client:
+            answer = await client.post(CHAT, json={"model": "v", "messages": USER})
+        (asked,) = [json.loads(each.body) for each in judge.requests if each.path == CHAT]
+        assert answer.status_code == 200
+        assert asked["max_tokens"] == 512
+        prompt = asked["messages"][0]["content"]
+        assert len(prompt) <= 3 * 512
+        assert "The answer is 4." in prompt and "The answer is 5." in prompt
+
+
 async def test_what_a_role_writes_is_a_candidate_too_and_no_longer_than_the_caller_wants(house: House) -> None:
     house.engine.script(*says("It is 4", "It is 5"))
     house.judge.script(default=Behaviour(text="So it is 4."))

@@ -46,8 +46,8 @@ def says(reply: Reply) -> Callable[[Asked], Reply]:
 class FakeRoles:
     """samples: in stock, of the sampler, or of each role; given in the order of their indices, whatever order they end in; who asks for
     more than there are gets what there is. replies: what a question is answered by. delays: turns of the loop until a sample ends, by
-    index. scores: what scorers say, by index, and after how many turns; nothing of others. asked, sampled, scored: what was wanted, in
-    order. open: samples and questions that are running now; most_open: at once."""
+    index. scores: what scorers say, by index, and after how many turns; nothing of others. reads: characters of a message, at most. asked,
+    sampled, scored: what was wanted, in order. open: samples and questions that are running now; most_open: at once."""
 
     def __init__(
         self,
@@ -67,6 +67,7 @@ class FakeRoles:
         self._scores = scores or {}
         self._score_delays = score_delays or {}
         self.asked: list[Asked] = []
+        self.reads = 1_000_000
         self.scored: list[tuple[str, int]] = []
         self.sampled: list[tuple[str, int]] = []
         self.open = 0
@@ -106,6 +107,9 @@ class FakeRoles:
         if isinstance(reply, Sample):
             return reply
         return Sample(1_000 + asked.nth, reply if isinstance(reply, Said) else Said(reply, finish="stop"))
+
+    def room(self, role: str, most: int, wished: int) -> int:  # noqa: ARG002
+        return min(wished, self.reads)
 
     async def score(self, role: str, samples: Sequence[Sample]) -> list[float | None]:
         self.scored += [(role, each.index) for each in samples]
