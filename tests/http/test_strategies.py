@@ -325,10 +325,10 @@ async def test_a_judge_with_a_small_context_is_asked_what_it_can_read(tmp_path: 
             virtual_models={"v": {"policy": "fixed", "plans": {"p": {"model": "m", "strategy": "picked"}}}},
             policies={"fixed": {"type": "fixed"}},
         )
-        engine.script(*says("It is four. " * 2_000 + "The answer is 4.", "It is five. " * 2_000 + "The answer is 5."))
+        engine.script(*says("It is four. " * 500 + "The answer is 4.", "It is five. " * 500 + "The answer is 5."))
         judge.script(Behaviour(text="Judgment: 1"))
         async with running(config, tmp_path) as run, run.client() as client:
-            answer = await client.post(CHAT, json={"model": "v", "messages": USER})
+            answer = await client.post(CHAT, json={"model": "v", "messages": USER, "max_tokens": 3_000})
         (asked,) = [json.loads(each.body) for each in judge.requests if each.path == CHAT]
         assert answer.status_code == 200
         assert asked["max_tokens"] == 512
