@@ -316,11 +316,11 @@ async def test_a_judge_chooses_and_is_paid_apart(house: House) -> None:
 
 
 async def test_a_judge_with_a_small_context_is_asked_what_it_can_read(tmp_path: Path) -> None:
-    """1,024 tokens: at most half of them for the reply, and 3 characters of the message for each of the others."""
+    """2,048 tokens: at most half of them for the reply, and 3 characters of the message for each of the others."""
     async with MockBackend(["m"]) as engine, MockBackend(["judge"]) as judge:
         config = config_for(
             {"e": {"url": engine.url, "models": {"m": "m"}}, "j": {"url": judge.url, "models": {"judge": "judge"}}},
-            models={"judge": {"context": 1_024}},
+            models={"judge": {"context": 2_048}},
             strategies={"picked": {"type": "genselect", "params": {"n": 2}, "roles": {"judge": "judge"}}},
             virtual_models={"v": {"policy": "fixed", "plans": {"p": {"model": "m", "strategy": "picked"}}}},
             policies={"fixed": {"type": "fixed"}},
@@ -331,9 +331,9 @@ async def test_a_judge_with_a_small_context_is_asked_what_it_can_read(tmp_path: 
             answer = await client.post(CHAT, json={"model": "v", "messages": USER, "max_tokens": 3_000})
         (asked,) = [json.loads(each.body) for each in judge.requests if each.path == CHAT]
         assert answer.status_code == 200
-        assert asked["max_tokens"] == 512
+        assert asked["max_tokens"] == 1_024
         prompt = asked["messages"][0]["content"]
-        assert len(prompt) <= 3 * 512
+        assert len(prompt) <= 3 * 1_024
         assert "The answer is 4." in prompt and "The answer is 5." in prompt
 
 
