@@ -17,7 +17,7 @@ from functools import partial
 from gateway.config.check_engines import check_engines
 from gateway.config.plans import plans_of, policy_specs, responses_of
 from gateway.config.problems import Finding, Loc, did_you_mean
-from gateway.config.schema import Config, Key, Model, StrategySpec, VirtualModel
+from gateway.config.schema import Config, Key, Model, PlanSpec, StrategySpec, VirtualModel
 from gateway.engines.embeddings import endpoints
 from gateway.store.urls import PostgresUrl, located
 from policies import registry
@@ -253,7 +253,8 @@ def _virtual(name: str, virtual: VirtualModel, config: Config, names: _Names) ->
             suggestion = did_you_mean(spec.strategy, [*config.strategies, SINGLE])
             yield Finding((*loc, "plans", plan, "strategy"), f"there is no strategy `{spec.strategy}`{suggestion}")
         place, model = (*loc, "plans", plan, "model"), spec.model
-        if names.serving(model) is not None:
+        if (served := names.serving(model)) is not None:
+            yield from _unforced((*loc, "plans", plan, "strategy"), config, spec, served)
             continue
         if model in names.virtual:
             yield Finding(place, f"`{model}` is a virtual model: a plan names a real one")
@@ -262,6 +263,18 @@ def _virtual(name: str, virtual: VirtualModel, config: Config, names: _Names) ->
     if virtual.baseline is not None and virtual.baseline not in virtual.plans:
         suggestion = did_you_mean(virtual.baseline, virtual.plans)
         yield Finding((*loc, "baseline"), f"`{virtual.baseline}` is no plan of this virtual model{suggestion}")
+
+
+def _unforced(loc: Loc, config: Config, plan: PlanSpec, model: str) -> Iterator[Finding]:
+    """Engines that cannot do what a strategy is there for."""
+    spec = config.strategies.get(plan.strategy)
+    try:
+        needs = Needs() if spec is None else strategy(spec.type, spec.params).needs
+    except ValueError:
+        return
+    others = [name for name, each in config.backends.items() if model in each.models and each.engine == "openai"]
+    if others and (needs.writes or needs.thinking is not None):
+        yield Finding(loc, f"engines of the kind of `{others[0]}` cannot bound thoughts: its answers are plain ones", "warning")
 
 
 def _keys(config: Config, names: _Names) -> Iterator[Finding]:

@@ -34,7 +34,7 @@ class Call(msgspec.Struct, frozen=True):
         return f"Call({self.method} {self.path})"
 
 
-Purpose = Literal["served", "candidate", "judge", "scorer", "shadow"]
+Purpose = Literal["served", "candidate", "judge", "scorer", "shadow", "tokenizer"]
 Came = Literal["ok", "caller_error", "backend_error", "cancelled"]
 
 

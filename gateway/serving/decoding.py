@@ -18,20 +18,23 @@ import msgspec
 import orjson
 
 from gateway.serving.call import Answer, Call, Purpose, Receipt, Tried
+from gateway.serving.eligible import least
 from gateway.serving.errand import Errand
 from gateway.serving.included import Tell
 from gateway.serving.needs import need_of
 from gateway.serving.patience import Patience
 from gateway.serving.relay import Way, apart
 from gateway.serving.state import Decoding, RealModel
+from gateway.serving.writing import Writing, completion, told_more
 from gateway.wire.answers import answer_of, text_of
 from gateway.wire.errors import JSON, ApiError, Header
 from gateway.wire.request import json_object, read, with_members
 from gateway.wire.scores import PATHS, score_body, score_of
 from gateway.wire.usage import Usage
 from policies.decoding.single import Single
-from policies.decoding.strategy import REWARD, SAMPLER, VERIFIER, NoneLeft, Sample, Strategy, Task, Unanswered, Won
+from policies.decoding.strategy import REWARD, SAMPLER, VERIFIER, NoneLeft, Sample, Strategy, Task, Unanswered, Won, Written
 from policies.judging.conversation import conversation
+from policies.values.answer import Said
 from policies.values.prompt import Turn
 
 PATH: Final = "/v1/chat/completions"
@@ -42,7 +45,7 @@ _QUESTION: Final = 24_000
 # English has more; what then overflows all the same is refused by the engine, and another word decides.
 _CHARACTERS_OF_TOKEN: Final = 3
 _BOUNDS: Final = ("max_completion_tokens", "max_tokens")
-_PURPOSES: Final[Mapping[str, Purpose]] = {"judge": "judge"}
+_PURPOSES: Final[Mapping[str, Purpose]] = {"judge": "judge", "estimator": "judge"}
 
 
 class _Refused(Exception):
@@ -74,9 +77,12 @@ class Work:
         seed = self.asked.get("seed")
         self._seed = seed if isinstance(seed, int) and not isinstance(seed, bool) else None
         self._body = _alone(errand.body, self.asked, decoding)
+        self._writing = Writing(model, self.asked, errand, self._written_by)
         self._begun = 0
         self._questions = 0
-        self._task = Task(turns, self._seed if self._seed is not None else int(receipt.decision_id[-12:], 16))
+        bounds = [bound for name in _BOUNDS if isinstance(bound := self.asked.get(name), int) and bound > 0]
+        most = least(min(bounds, default=None), None if errand.choice is None else errand.choice.most)
+        self._task = Task(turns, self._seed if self._seed is not None else int(receipt.decision_id[-12:], 16), most)
         self.came: dict[int, _Came] = {}
         self.error: ApiError | None = None
 
@@ -130,6 +136,41 @@ class Work:
         if sample is None:
             raise Unanswered("answer")
         return sample
+
+    @property
+    def writes(self) -> bool:
+        """See Roles."""
+        return self._writing.able
+
+    async def write(self, text: str, most: int | None, stop: Sequence[str] = ()) -> Written:
+        """See Roles."""
+        if not self._receipt.tried:
+            self._receipt.tried.append(Tried(0))
+        try:
+            return await self._writing.on(text, most, stop)
+        except (ApiError, Unanswered) as error:
+            if isinstance(error, ApiError):
+                self.error = error
+            if self._writing.parts:
+                self._receipt.tried[0].outcome = "failed"
+            else:  # another way may be gone
+                self._receipt.tried.clear()
+            raise Unanswered(error.code if isinstance(error, ApiError) else str(error)) from None
+
+    def written(self, thought: str, said: str, finish: str | None) -> Sample:
+        """See Roles."""
+        parts, (tried,) = self._writing.parts, self._receipt.tried
+        tried.outcome, tried.finish = "lost", finish
+        tried.tokens = sum([part.usage.completion for part in parts if part.usage is not None])
+        tried.cost = sum([part.cost for part in parts])
+        body = completion(said, thought, finish, self._writing.body)
+        self.came[0] = _Came(Answer(200, []), body, parts[0])
+        return Sample(0, Said(said, finish=finish, thought=bool(thought)), tried.tokens)
+
+    def tell(self, sentence: str) -> None:
+        """See Roles."""
+        messages = self.asked["messages"] = told_more(self.asked.get("messages"), sentence)
+        self._body = with_members(self._body, {"messages": orjson.dumps(messages)})
 
     def room(self, role: str, most: int, wished: int) -> int:
         """See Roles."""
@@ -194,6 +235,7 @@ class Work:
             ask_usage=False,
             purpose="candidate",
             choice=self._errand.choice if model is self._model else None,
+            thinking=self._decoding.strategy.needs.thinking,
         )
         try:
             answer, part = await self._relayed(model, errand)
@@ -213,6 +255,15 @@ class Work:
         """With a patience of its own, for it runs in a task of its own. Raises ApiError."""
         way = msgspec.structs.replace(self._way, patience=Patience(self._way.patience.deadline))
         return await apart(way, model, errand, self._receipt)
+
+    async def _written_by(self, model: RealModel, errand: Errand) -> tuple[Answer, Receipt]:
+        answer, part = await self._relayed(model, errand)
+        if answer.stream is not None:
+            answer.stream.close()
+        elif 400 <= answer.status < 500 and part.outcome == "caller_error":
+            self._receipt.tried[0].outcome = "failed"
+            raise _Refused(answer)
+        return answer, part
 
     def _sample(self, index: int, answer: Answer, part: Receipt) -> Sample | None:
         if answer.stream is not None:  # an answer without end
@@ -241,7 +292,7 @@ async def decoded(
     begun = time.perf_counter()
     work = Work(decoding, way, model, errand, receipt, turns)
     strategy: Strategy = decoding.strategy
-    if decoding.temperature is None and work.asked.get("temperature") == 0:
+    if strategy.most > 1 and decoding.temperature is None and work.asked.get("temperature") == 0:
         strategy = Single("temperature_0")  # all would be the same
     beside = receipt.permit.beside() if receipt.permit is not None and strategy.most > 1 else None
     won: Won | None = None
@@ -299,7 +350,9 @@ def _taken(won: Won, work: Work, decoding: Decoding, receipt: Receipt) -> Answer
             "completion_tokens": usage.completion,
             "total_tokens": usage.prompt + usage.completion,
             "prompt_tokens_details": {"cached_tokens": usage.cached},
-            "trilemma": {purpose: _tokens(receipt, purpose) for purpose in sorted({call.purpose for call in receipt.calls})},
+            "trilemma": {
+                purpose: _tokens(receipt, purpose) for purpose in sorted({call.purpose for call in receipt.calls if call.usage is not None})
+            },
         }
     data = orjson.dumps(body)
     if receipt.words is not None:

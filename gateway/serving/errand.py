@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from gateway.engines.reasoning import reasoning_members
+from gateway.engines.reasoning import reasoning_members, thinking_members
 from gateway.serving.call import Call, Purpose, Receipt
 from gateway.serving.choice import Choice
 from gateway.serving.prompt import whole_number
@@ -39,6 +39,7 @@ class Errand(msgspec.Struct, frozen=True):
     for what is asked for is text; vectors and scores of another model would silently spoil what the caller has of this one. idle_s: the
     longest silence the caller bears. onward: what is done to the headers of each call; None: the caller's trace goes on as it came.
     choice: the plan that a policy chose; None: a real model was asked for. purpose: what its calls are for.
+    thinking: tokens of thought that the answer may have, where the engine has a bound for them.
     """
 
     call: Call
@@ -53,6 +54,7 @@ class Errand(msgspec.Struct, frozen=True):
     onward: Onward | None = None
     choice: Choice | None = None
     purpose: Purpose = "served"
+    thinking: int | None = None
 
     @property
     def prompt(self) -> memoryview:
@@ -77,7 +79,9 @@ class Errand(msgspec.Struct, frozen=True):
         body = self.body
         if body and (model is not None or self.ask_usage or len(bytes(self.fields.trilemma))):
             body = rewrite(body, self.fields, model=model, ask_usage=self.ask_usage)
-        changes = self._planned(engine) if self.choice is not None and body else None
+        changes = self._planned(engine) if self.choice is not None and body else {}
+        if self.thinking is not None:
+            changes.update(thinking_members(engine, self.thinking))
         return with_members(body, changes) if changes else body
 
     def _planned(self, engine: str) -> dict[str, bytes]:

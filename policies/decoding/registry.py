@@ -23,6 +23,7 @@ SINGLE: Final = "single"
 STRATEGIES: Mapping[str, str] = MappingProxyType(
     {
         "best_of_n": "policies.decoding.best_of_n",
+        "budget_forcing": "policies.decoding.budget_forcing",
         "cascade": "policies.decoding.cascade",
         "genselect": "policies.decoding.genselect",
         "self_consistency": "policies.decoding.self_consistency",

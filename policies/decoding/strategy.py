@@ -39,6 +39,14 @@ class Progress(msgspec.Struct, frozen=True):
     ended: int
 
 
+class Written(msgspec.Struct, frozen=True):
+    """What a model has written on. finish: `stop` where it ended by itself or at a stop, `length` where it was cut. tokens: of it."""
+
+    text: str
+    finish: str | None
+    tokens: int
+
+
 class Won(msgspec.Struct, frozen=True):
     """The end. index: of the sample that is the answer. why: in a word. scores: by index, whatever it was chosen by. places: of each
     verdict of a judge who saw several side by side, how many, and the place of the one that it chose, from 1."""
@@ -59,10 +67,12 @@ class Unanswered(Exception):
 
 class Task(msgspec.Struct, frozen=True):
     """What the caller asked for. turns: all that was said, in order. seed: the caller's, or one made for this request: all chance that a
-    strategy uses comes of it, so that the same request repeats."""
+    strategy uses comes of it, so that the same request repeats. most: tokens that an answer may have, thoughts too; None: nobody bounds
+    it."""
 
     turns: Sequence[Turn]
     seed: int = 0
+    most: int | None = None
 
 
 class Roles(Protocol):
@@ -84,6 +94,24 @@ class Roles(Protocol):
         Unanswered."""
         ...
 
+    @property
+    def writes(self) -> bool:
+        """Whether `write` can be had of the plan's engines, for this request: one for text alone."""
+        ...
+
+    async def write(self, text: str, most: int | None, stop: Sequence[str] = ()) -> Written:
+        """What the plan's model writes after the prompt and this text, as if both were its own; most: tokens, None: as many as it can hold.
+        It ends before a stop, which are the caller's where none are given. Raises Unanswered."""
+        ...
+
+    def written(self, thought: str, said: str, finish: str | None) -> Sample:
+        """What was written, as the candidate."""
+        ...
+
+    def tell(self, sentence: str) -> None:
+        """Adds this to the caller's last message, for all that is sampled or written from now on."""
+        ...
+
     def room(self, role: str, most: int, wished: int) -> int:
         """Characters of a message to the role: as many as are wished for, or what its model can read beside a reply of so many tokens."""
         ...
@@ -96,12 +124,15 @@ class Roles(Protocol):
 
 class Needs(msgspec.Struct, frozen=True):
     """What a strategy needs. logprobs: of the tokens of each sample; top: alternatives of each token, 0 if none. roles: that it asks.
-    scorers: that it has samples scored by; nobody else plays these."""
+    scorers: that it has samples scored by; nobody else plays these. thinking: tokens of thought that a sample may have, where
+    its engine bounds them by itself; None: as many as it will. writes: that it writes on, where that can be had."""
 
     logprobs: bool = False
     top: int = 0
     roles: frozenset[str] = frozenset()
     scorers: frozenset[str] = frozenset()
+    thinking: int | None = None
+    writes: bool = False
 
 
 class Strategy(Protocol):

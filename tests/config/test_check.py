@@ -433,3 +433,16 @@ def test_judging_without_a_database_is_a_warning() -> None:
 def test_who_scores_candidates(spec: str, messages: list[str]) -> None:
     auto = "virtual_models: {auto: {policy: fixed, plans: {p: {model: large, strategy: s}}}}\n"
     assert found(f"{auto}strategies: {{s: {{type: best_of_n, {spec}}}}}\n") == messages
+
+
+@pytest.mark.parametrize(("engine", "warned"), [("openai", True), ("vllm", False), ("llama.cpp", False)])
+@pytest.mark.parametrize("by", ["text", "engine"])
+def test_an_engine_that_cannot_bound_thoughts_is_named(engine: str, warned: bool, by: str) -> None:
+    backends = f"version: 1\nbackends:\n  a: {{url: 'http://a', engine: {engine}, models: {{small: s}}}}\n"
+    text = f"""\
+strategies: {{forced: {{type: budget_forcing, params: {{by: {by}}}}}}}
+virtual_models:
+  auto: {{policy: fixed, plans: {{one: {{model: small, strategy: forced}}}}}}
+"""
+    warning = "virtual_models.auto.plans.one.strategy: engines of the kind of `a` cannot bound thoughts: its answers are plain ones"
+    assert found(text, backends, "models: {small: {price: {}}}\n") == ([f"warning: {warning}"] if warned else [])

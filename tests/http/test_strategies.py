@@ -315,6 +315,78 @@ async def test_a_judge_chooses_and_is_paid_apart(house: House) -> None:
     assert {each["model"] for each in told["calls"] if each["purpose"] == "judge"} == {"judge"}
 
 
+@pytest.fixture
+async def thinking(tmp_path: Path) -> AsyncIterator[tuple[httpx.AsyncClient, MockBackend, Running]]:
+    """A gateway whose models force thoughts: `text` and `engine`, over an engine as vLLM is."""
+    async with MockBackend(["m"]) as engine:
+        strategies = {
+            "text": {"type": "budget_forcing", "params": {"cap": 40, "least": 3, "waits": 1}},
+            "engine": {"type": "budget_forcing", "params": {"cap": 64, "by": "engine", "tell": 90}},
+        }
+        config = config_for(
+            {"e": {"url": engine.url, "engine": "vllm", "models": {"m": "m"}}},
+            strategies=strategies,
+            virtual_models={name: {"policy": "fixed", "plans": {"p": {"model": "m", "strategy": name}}} for name in strategies},
+            policies={"fixed": {"type": "fixed"}},
+        )
+        async with running(config, tmp_path) as run, run.client() as client:
+            yield client, engine, run
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_thoughts_are_closed_and_the_answer_is_one_message(
+    thinking: tuple[httpx.AsyncClient, MockBackend, Running], stream: bool
+) -> None:
+    client, engine, run = thinking
+    engine.script(*says("Two", " and two.", "It is 4"))
+    body = {"model": "text", "messages": USER, "max_tokens": 200, "temperature": 0.5, "seed": 7, "stop": ["END"]}
+    answer = await client.post(CHAT, json=body | ({"stream": True, "stream_options": {"include_usage": True}} if stream else {}))
+    assert answer.status_code == 200, answer.text
+    (receipt,) = run.settled
+    assert (receipt.why, receipt.outcome, len(receipt.tried)) == ("waited", "ok", 1)
+    if stream:
+        chunks = [json.loads(each) for each in data(answer.content)[:-1]]
+        deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+        assert "".join(each.get("reasoning_content") or "" for each in deltas) == "Two\nWait and two."
+        assert "".join(each.get("content") or "" for each in deltas) == "It is 4"
+        usage = chunks[-1]["usage"]
+    else:
+        message = answer.json()["choices"][0]["message"]
+        assert message == {"role": "assistant", "content": "It is 4", "reasoning_content": "Two\nWait and two."}
+        usage = answer.json()["usage"]
+    asked = [json.loads(each.body) for each in engine.requests if each.path == "/v1/completions"]
+    assert [each["stop"] for each in asked] == [["</think>"], ["</think>"], ["END"]]
+    assert all(isinstance(token, int) for each in asked for token in each["prompt"])
+    assert asked[1]["prompt"][: len(asked[0]["prompt"]) - 1] == asked[0]["prompt"][:-1], "it goes on where it ended"
+    assert all((each["temperature"], each["seed"]) == (0.5, 7) for each in asked)
+    sampled = [call.usage.completion for call in receipt.calls if call.usage is not None]
+    assert usage["completion_tokens"] == sum(sampled) == receipt.tried[0].tokens
+    assert asked[2]["max_tokens"] == 200 - sampled[0] - sampled[1]
+    assert run.in_flight() == 0
+
+
+async def test_what_text_alone_cannot_give_is_one_plain_call(thinking: tuple[httpx.AsyncClient, MockBackend, Running]) -> None:
+    client, engine, run = thinking
+    engine.script(Behaviour(tool_calls=(ToolCall("f", "{}", id="c"),)))
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    answer = await client.post(CHAT, json={"model": "text", "messages": USER, "tools": tools})
+    assert answer.json()["choices"][0]["message"]["tool_calls"][0]["id"] == "c"
+    assert run.settled[0].why == "unforced"
+    assert [each.path for each in engine.requests if each.method == "POST"] == [CHAT]
+
+
+async def test_an_engine_that_bounds_thoughts_is_told_the_bound_and_the_prompt_speaks_of_it(
+    thinking: tuple[httpx.AsyncClient, MockBackend, Running],
+) -> None:
+    client, engine, run = thinking
+    engine.script(*says("It is 4"))
+    await client.post(CHAT, json={"model": "engine", "messages": USER})
+    (asked,) = [json.loads(each.body) for each in engine.requests if each.path == CHAT]
+    assert asked["thinking_token_budget"] == 64
+    assert asked["messages"][0]["content"].startswith("What is 2 + 2?\n\n") and "90 tokens" in asked["messages"][0]["content"]
+    assert run.settled[0].why == "engine"
+
+
 async def test_a_judge_with_a_small_context_is_asked_what_it_can_read(tmp_path: Path) -> None:
     """2,048 tokens: at most half of them for the reply, and 3 characters of the message for each of the others."""
     async with MockBackend(["m"]) as engine, MockBackend(["judge"]) as judge:

@@ -23,6 +23,7 @@ from tests.support.upstreams import Does, Engines, errand, made_state, real, rec
 TURNS = (Turn("user", "What is 2 + 2?"),)
 ASKED: Mapping[str, tuple[dict[str, Any], str]] = {
     "best_of_n": ({"n": 4, "select": "judge"}, "Verdict: 3"),
+    "budget_forcing": ({"cap": 8, "least": 5, "waits": 1, "tell": "estimate"}, "[[12]]"),
     "cascade": ({"check": "judge", "first": 3}, "Verdict: 1"),
     "genselect": ({"n": 4, "when": "always"}, "Verdict: 2"),
     "self_consistency": ({"n": 6, "first": 3}, ""),
@@ -33,10 +34,10 @@ ASKED: Mapping[str, tuple[dict[str, Any], str]] = {
 
 
 def said(text: str, tokens: int = 3) -> bytes:
-    """A chat completion."""
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    """A chat completion, a completion, and the tokens of a text."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "text": text, "finish_reason": "stop"}
     usage = {"prompt_tokens": 5, "completion_tokens": tokens, "total_tokens": 5 + tokens}
-    return json.dumps({"id": "x", "object": "chat.completion", "choices": [choice], "usage": usage}).encode()
+    return json.dumps({"id": "x", "object": "chat.completion", "choices": [choice], "usage": usage, "tokens": [1, 2]}).encode()
 
 
 def house(
@@ -46,7 +47,9 @@ def house(
     delays = delays or [0.0] * len(texts)
     script = [Does(after_s=delay, pieces=(said(text),)) for text, delay in zip(texts, delays, strict=True)]
     engines = Engines({"a": script, "j": [Does(pieces=(said(ASKED[kind][1]),))]})
-    state = made_state({"a": "A", "j": "J"}, models={"A": {"queue": {"slots": max(2, len(delays)) if any(delays) else 2}}})
+    state = made_state(
+        {"a": "A", "j": "J"}, {"engine": "vllm"}, models={"A": {"queue": {"slots": max(2, len(delays)) if any(delays) else 2}}}
+    )
     made = strategy(kind, ASKED[kind][0] if params is None else params)
     return engines, state, Decoding(made, {role: real(state, "J") for role in made.needs.roles})
 
@@ -163,7 +166,9 @@ def test_whatever_candidates_do_there_is_an_answer_or_an_error_and_an_end(kind: 
 
     async def main() -> None:
         timeouts = {"first_byte_s": 3.0, "idle_s": 3.0, "total_s": 9.0}
-        state = made_state({"a": "A", "j": "J"}, {"timeouts": timeouts}, models={"A": {"queue": {"slots": 64}, "retry_wait_s": 0.0}})
+        state = made_state(
+            {"a": "A", "j": "J"}, {"timeouts": timeouts, "engine": "vllm"}, models={"A": {"queue": {"slots": 64}, "retry_wait_s": 0.0}}
+        )
         engines = Engines({"a": [does[each] for each in script], "j": [does[each] for each in reversed(script)]})
         made = strategy(kind, ASKED[kind][0])
         decoding = Decoding(made, {role: real(state, "J") for role in made.needs.roles})

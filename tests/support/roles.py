@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
-from policies.decoding.strategy import SAMPLER, NoneLeft, Progress, Roles, Sample, Strategy, Task, Unanswered, Won
+from policies.decoding.strategy import SAMPLER, NoneLeft, Progress, Roles, Sample, Strategy, Task, Unanswered, Won, Written
 from policies.values.answer import Said
 from policies.values.prompt import Turn
 
@@ -46,8 +46,9 @@ def says(reply: Reply) -> Callable[[Asked], Reply]:
 class FakeRoles:
     """samples: in stock, of the sampler, or of each role; given in the order of their indices, whatever order they end in; who asks for
     more than there are gets what there is. replies: what a question is answered by. delays: turns of the loop until a sample ends, by
-    index. scores: what scorers say, by index, and after how many turns; nothing of others. reads: characters of a message, at most. asked,
-    sampled, scored: what was wanted, in order. open: samples and questions that are running now; most_open: at once."""
+    index. scores: what scorers say, by index, and after how many turns; nothing of others. reads: characters of a message, at most. writes:
+    what is written on, in order, then it fails; None: it cannot be. asked, sampled, scored, wrote: what was wanted, in order. said: what
+    was written, in the end. told: sentences. open: samples and questions that are running now; most_open: at once."""
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class FakeRoles:
         delays: Mapping[int, int] | None = None,
         scores: Mapping[int, float | None] | None = None,
         score_delays: Mapping[int, int] | None = None,
+        writes: Sequence[Written] | None = None,
     ) -> None:
         by_role = samples if isinstance(samples, Mapping) else {SAMPLER: samples}
         self._stock = {role: list(each) for role, each in by_role.items()}
@@ -68,6 +70,10 @@ class FakeRoles:
         self._score_delays = score_delays or {}
         self.asked: list[Asked] = []
         self.reads = 1_000_000
+        self._writes = None if writes is None else list(writes)
+        self.wrote: list[tuple[str, int | None, tuple[str, ...]]] = []
+        self.said: tuple[str, str, str | None] | None = None
+        self.told: list[str] = []
         self.scored: list[tuple[str, int]] = []
         self.sampled: list[tuple[str, int]] = []
         self.open = 0
@@ -107,6 +113,29 @@ class FakeRoles:
         if isinstance(reply, Sample):
             return reply
         return Sample(1_000 + asked.nth, reply if isinstance(reply, Said) else Said(reply, finish="stop"))
+
+    @property
+    def writes(self) -> bool:
+        return self._writes is not None
+
+    async def write(self, text: str, most: int | None, stop: Sequence[str] = ()) -> Written:
+        self.wrote.append((text, most, tuple(stop)))
+        self._begin()
+        try:
+            await asyncio.sleep(0)
+            assert self._writes is not None
+            if not self._writes:
+                raise Unanswered("failed")
+            return self._writes.pop(0)
+        finally:
+            self.open -= 1
+
+    def written(self, thought: str, said: str, finish: str | None) -> Sample:
+        self.said = (thought, said, finish)
+        return Sample(0, Said(said, finish=finish, thought=bool(thought)))
+
+    def tell(self, sentence: str) -> None:
+        self.told.append(sentence)
 
     def room(self, role: str, most: int, wished: int) -> int:  # noqa: ARG002
         return min(wished, self.reads)

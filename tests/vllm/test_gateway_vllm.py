@@ -44,7 +44,11 @@ async def over_vllm(vllm_url: str, tmp_path: Path) -> AsyncIterator[Running]:
     config = config_for(
         {"vllm": {"url": vllm_url, "engine": "vllm", "models": {MODEL: MODEL}}},
         models={MODEL: {"price": {"input": 1.0, "output": 2.0}}},
-        virtual_models={"auto": {"policy": "fixed", "plans": {"only": {"model": MODEL}}}},
+        strategies={"forced": {"type": "budget_forcing", "params": {"cap": 24, "least": 20, "waits": 1}}},
+        virtual_models={
+            "auto": {"policy": "fixed", "plans": {"only": {"model": MODEL}}},
+            "thinking": {"policy": "fixed", "plans": {"only": {"model": MODEL, "strategy": "forced"}}},
+        },
     )
     async with running(config, tmp_path) as run:
         yield run
@@ -65,6 +69,25 @@ async def test_chat(sdk: openai.AsyncOpenAI, over_vllm: Running) -> None:
     assert raw.headers["x-trilemma-policy"] == "fixed"
     assert float(raw.headers["x-trilemma-cost"]) == pytest.approx((answer.usage.prompt_tokens + 2 * answer.usage.completion_tokens) / 1e6)
     assert over_vllm.in_flight() == 0
+
+
+async def test_thoughts_are_written_on_from_token_to_token(sdk: openai.AsyncOpenAI, over_vllm: Running) -> None:
+    """The same words as the engine itself writes after its own template's prompt and the tag."""
+    raw = await sdk.chat.completions.with_raw_response.create(model="thinking", messages=ASK, max_tokens=48, temperature=0)
+    answer = raw.parse()
+    (receipt,) = over_vllm.settled
+    assert receipt.why in ("capped", "waited", "ended") and answer.usage is not None
+    message = answer.choices[0].message.to_dict()
+    assert message["content"]
+    prompts = [call.usage.prompt for call in receipt.calls if call.usage is not None and call.purpose == "candidate"]
+    sampled = [call.usage.completion for call in receipt.calls if call.usage is not None and call.purpose == "candidate"]
+    assert answer.usage.completion_tokens == sum(sampled) <= 48
+    assert sum(sampled[:-1]) <= 24 or len(sampled) > 2
+    assert prompts == sorted(prompts), "each goes on where the one before ended"
+    rendered = f"<|im_start|>user\n{ASK[0]['content']}<|im_end|>\n<|im_start|>assistant\n<think>\n"  # type: ignore[typeddict-item]
+    system = "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+    alone = await sdk.completions.create(model=MODEL, prompt=system + rendered, max_tokens=24, temperature=0, stop=["</think>"])
+    assert str(message["reasoning_content"]).startswith(alone.choices[0].text.strip()[:20])
 
 
 async def test_stream(sdk: openai.AsyncOpenAI) -> None:
