@@ -48,7 +48,7 @@ CANDIDATES: Final = Family(
 VERDICTS: Final = Family(
     "trilemma_verdicts",
     "counter",
-    "Choices of judges between answers side by side, whose order is drawn by lot. shown: how many; place: of the one chosen, from 1.",
+    "Choices of judges between answers side by side, drawn by lot or in both orders. shown: how many; place: of the one chosen, from 1.",
     ("strategy", "shown", "place"),
 )
 DURATION: Final = Family(

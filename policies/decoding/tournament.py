@@ -37,6 +37,7 @@ from policies.prompts.compare import Judgment, compare_prompt, frame, judgment
 
 _ORDERS: Final = 2
 _WORTH: Final[Mapping[Judgment, float]] = MappingProxyType({"A": 1.0, "B": 0.0, "tie": 0.5})
+_PLACE: Final[Mapping[Judgment, int]] = MappingProxyType({"A": 1, "B": 2})
 _DIGITS: Final = 8
 """Of log-strengths: what is less is no lead."""
 
@@ -143,6 +144,7 @@ class _Table:
         self._won: NDArray[np.float64] = np.zeros((len(players), len(players)))
         self._met: set[tuple[int, int]] = set()
         self._games = self._turned = self._asked = 0
+        self._places: list[tuple[int, int]] = []
 
     async def played(self, most: int) -> Champion:
         """All rounds, and who won. most: questions."""
@@ -167,6 +169,7 @@ class _Table:
         self._met.update(pairs)
         for (one, other), both in zip(pairs, orders, strict=True):
             as_first, as_second = (task.result() for task in both)
+            self._places += [(2, _PLACE[each]) for each in (as_first, as_second) if each is not None and each in _PLACE]
             if as_first is None or as_second is None:
                 continue
             first, second = _WORTH[as_first], 1.0 - _WORTH[as_second]
@@ -214,6 +217,7 @@ class _Table:
             self._players[first].sample.index,
             why,
             scores,
+            self._places,
             rounds=rounds,
             games=self._games,
             turned=self._turned,

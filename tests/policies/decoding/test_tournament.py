@@ -139,9 +139,10 @@ async def test_a_judge_who_prefers_a_place_decides_nothing(place: str) -> None:
     won, roles = await played(Params(n=6), answers(1, 2, 2, 2, 4, 5), says(f"Judgment: {place}"))
     assert (won.index, won.why) == (1, "close")
     assert won.turned == won.games == len(roles.asked) // 2
+    assert won.places == [(2, "AB".index(place) + 1)] * len(roles.asked), "told, for the statistic of its bias"
     tied, _ = await played(Params(n=6), answers(1, 2, 2, 2, 4, 5), says("Judgment: tie"))
     assert tied.scores == won.scores
-    assert tied.turned == 0
+    assert (tied.turned, tied.places) == (0, [])
 
 
 async def test_a_tie_in_one_order_is_three_quarters_of_a_game() -> None:
