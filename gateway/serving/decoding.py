@@ -17,6 +17,8 @@ from typing import Any, Final
 import msgspec
 import orjson
 
+from gateway.access.limit import Need
+from gateway.access.limits import Permit
 from gateway.serving.call import Answer, Call, Purpose, Receipt, Tried
 from gateway.serving.eligible import least
 from gateway.serving.errand import Errand
@@ -24,7 +26,7 @@ from gateway.serving.included import Tell
 from gateway.serving.needs import need_of
 from gateway.serving.patience import Patience
 from gateway.serving.relay import Way, apart
-from gateway.serving.state import Decoding, RealModel
+from gateway.serving.state import CHARACTERS_OF_TOKEN, Decoding, RealModel
 from gateway.serving.writing import Writing, completion, told_more
 from gateway.wire.answers import answer_of, text_of
 from gateway.wire.errors import JSON, ApiError, Header
@@ -42,8 +44,8 @@ PATH: Final = "/v1/chat/completions"
 _ASKED: Final = 1_000_000
 # Characters of the request that a model which scores pairs of texts is shown.
 _QUESTION: Final = 24_000
-# English has more; what then overflows all the same is refused by the engine, and another word decides.
-_CHARACTERS_OF_TOKEN: Final = 3
+# A reply of fewer tokens is of no use.
+_SHORTEST: Final = 16
 _BOUNDS: Final = ("max_completion_tokens", "max_tokens")
 _PURPOSES: Final[Mapping[str, Purpose]] = {"judge": "judge", "estimator": "judge"}
 
@@ -85,6 +87,10 @@ class Work:
         self._task = Task(turns, self._seed if self._seed is not None else int(receipt.decision_id[-12:], 16), most)
         self.came: dict[int, _Came] = {}
         self.error: ApiError | None = None
+        self._share = None if errand.choice is None else errand.choice.most
+        # Of the budget, what is nobody's: a candidate has its share, and leaves what it does not need to questions.
+        self._left = 0
+        self._permits: list[Permit] = []
 
     @property
     def task(self) -> Task:
@@ -125,13 +131,21 @@ class Work:
             most = min([most, *bounds])
         if (held := self._player(role).held_context()) is not None:
             most = min(most, held // 2)
+        if self._share is not None:
+            most = min(most, self._left)
+            if most < _SHORTEST:
+                raise Unanswered("budget_tokens")
         said = [{"role": "user", "content": prompt}]
         body = orjson.dumps({"model": self._player(role).public, "messages": said, "max_tokens": most, "temperature": 0})
         errand = self._question(PATH, body, purpose)
+        self._left -= most
         try:
+            await self._room_for(body, most)
             answer, part = await self._relayed(self._player(role), errand)
         except ApiError as error:
             raise Unanswered(error.code) from None
+        if part.usage is not None:
+            self._left += max(0, most - part.usage.completion)
         sample = self._sample(index, answer, part)
         if sample is None:
             raise Unanswered("answer")
@@ -175,7 +189,7 @@ class Work:
     def room(self, role: str, most: int, wished: int) -> int:
         """See Roles."""
         held = self._player(role).held_context()
-        return wished if held is None else min(wished, (held - min(most, held // 2)) * _CHARACTERS_OF_TOKEN)
+        return wished if held is None else min(wished, (held - min(most, held // 2)) * CHARACTERS_OF_TOKEN)
 
     async def score(self, role: str, samples: Sequence[Sample]) -> list[float | None]:
         """See Roles."""
@@ -194,6 +208,7 @@ class Work:
         said = [(turn.role, turn.text) for turn in turns]
         body = score_body(scoring, model.public, question, said, text_of((sample.said,)))
         try:
+            await self._room_for(body, 0)
             answer, _ = await self._relayed(model, self._question(PATHS[scoring], body, "scorer"))
         except ApiError:
             return None
@@ -228,13 +243,15 @@ class Work:
         tried = Tried(index)
         self._receipt.tried.append(tried)
         changes = {} if self._seed is None else {"seed": b"%d" % (self._seed + index)}
-        model = self._player(role)
+        model, choice = self._player(role), self._errand.choice
+        if choice is not None and model is not self._model:  # the plan's bound holds for all; how its model thinks, for none other
+            choice = msgspec.structs.replace(choice, reasoning=None)
         errand = msgspec.structs.replace(
             self._errand,
             body=with_members(self._body, changes) if changes else self._body,
             ask_usage=False,
             purpose="candidate",
-            choice=self._errand.choice if model is self._model else None,
+            choice=choice,
             thinking=self._decoding.strategy.needs.thinking,
         )
         try:
@@ -249,12 +266,29 @@ class Work:
         tried.outcome = "failed" if sample is None else "lost"
         if sample is not None:
             tried.finish, tried.tokens, tried.cost = sample.said.finish, sample.tokens, part.cost
+            if self._share is not None:
+                self._left += max(0, self._share - sample.tokens)
         return sample
 
     async def _relayed(self, model: RealModel, errand: Errand) -> tuple[Answer, Receipt]:
         """With a patience of its own, for it runs in a task of its own. Raises ApiError."""
         way = msgspec.structs.replace(self._way, patience=Patience(self._way.patience.deadline))
         return await apart(way, model, errand, self._receipt)
+
+    async def _room_for(self, body: bytes, most: int) -> None:
+        """Takes what a question may use of the caller's limits. Raises ApiError 429."""
+        if self._receipt.permit is None:
+            return
+        beside = self._receipt.permit.beside()
+        self._permits.append(beside)
+        need = Need(-(-len(body) // CHARACTERS_OF_TOKEN), most)
+        if not beside.take(need):
+            await beside.drawn(need)
+
+    def give_back(self) -> None:
+        """The request has ended: what questions took of its caller's limits counts with it from now on."""
+        for permit in self._permits:
+            permit.close(0)
 
     async def _written_by(self, model: RealModel, errand: Errand) -> tuple[Answer, Receipt]:
         answer, part = await self._relayed(model, errand)
@@ -318,6 +352,7 @@ async def decoded(
     finally:
         if beside is not None:
             beside.close(0)  # what was used of it, the request's own permit counts
+        work.give_back()
         receipt.waited += time.perf_counter() - begun
         receipt.calls.sort(key=lambda call: call.started)
         receipt.usage = _used(work, receipt)  # also where nothing comes of it

@@ -22,6 +22,7 @@ import msgspec
 from gateway.serving.choice import Excluded
 from gateway.serving.state import RealModel
 from gateway.wire.errors import ApiError
+from gateway.wire.usage import Rates
 from policies.decoding.registry import SINGLE
 from policies.values.plan import Plan, Reasoning
 from policies.values.prompt import Prompt
@@ -44,10 +45,13 @@ class Eligible(msgspec.Struct, frozen=True, gc=False):
 
 
 class Strategies(msgspec.Struct, frozen=True):
-    """counts: candidates of each plan in the worst case, 1: it has no strategy. wanted: the one that the caller asks for. barred: the
+    """counts: candidates of each plan in the worst case, 1: it has no strategy. rates: of each plan, the highest of those who answer.
+    beside: of each plan, what its questions to others cost at most, USD. wanted: the one that the caller asks for. barred: the
     parameter of the request because of which it can be served by one plain call only."""
 
     counts: Sequence[int]
+    rates: Sequence[Rates]
+    beside: Sequence[float]
     wanted: str | None = None
     barred: str | None = None
 
@@ -112,7 +116,11 @@ def eligible(
         keep(each(partial(_lacks, need)), partial(_no_capability, need))
     keep([_too_long(model, prompt, bound) for model, bound in zip(models, bounds, strict=True)], _no_context)
     if max_cost is not None:
-        paid = [_paid(model, prompt, max_cost, answers, count) for model, count in zip(models, counts, strict=True)]
+        if strategies is None:
+            paid = [_paid(model.rates, prompt, max_cost, answers, 1) for model in models]
+        else:
+            each_plan = zip(strategies.rates, strategies.beside, counts, strict=True)
+            paid = [_paid(rates, prompt, max_cost - beside, answers, count) for rates, beside, count in each_plan]
         most = tuple(map(least, bounds, paid))
         dear = [_too_dear(*bound) for bound in zip(paid, [least(bound, prompt.max_tokens) for bound in bounds], strict=True)]
         keep(["max_cost" if is_dear else None for is_dear in dear], _no_money)
@@ -171,11 +179,11 @@ def _too_long(model: RealModel, prompt: Prompt, bound: int | None) -> str | None
     )
 
 
-def _paid(model: RealModel, prompt: Prompt, max_cost: float, answers: int, calls: int) -> int | None:
+def _paid(rates: Rates, prompt: Prompt, max_cost: float, answers: int, calls: int) -> int | None:
     """Tokens of each answer that the money buys; None: they cost nothing. calls: that read the prompt, each for so many answers."""
-    rest = max_cost * 1e6 - prompt.tokens * model.rates.input * calls
-    if model.rates.output > 0:
-        return max(0, int(rest / model.rates.output / answers / calls))
+    rest = max_cost * 1e6 - prompt.tokens * rates.input * calls
+    if rates.output > 0:
+        return max(0, int(rest / rates.output / answers / calls))
     return 0 if rest < 0 else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from gateway.access.keys import Keys, principals
 from gateway.config.plans import Responses, plans_of, policy_specs, responses_of
@@ -24,13 +25,17 @@ from gateway.serving.verifying import Verifying
 from gateway.store.keys import StoredKey
 from gateway.wire.errors import ApiError
 from gateway.wire.scores import Scoring
-from gateway.wire.usage import Rates
+from gateway.wire.usage import Rates, Usage
 from policies import registry
 from policies.decoding.registry import SINGLE, strategy
 from policies.decoding.strategy import Strategy
 from policies.encoders import Encoders
 from policies.policy import Policy
 from policies.values.plan import Plan
+
+CHARACTERS_OF_TOKEN: Final = 3
+"""Of what roles are asked, from below: English has more. What then overflows all the same is refused by the engine, and another word
+decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +93,28 @@ class Decoding:
     scoring: Scoring = "score"
     verifier: Verifying | None = None
 
+    def dearest(self, model: RealModel) -> Rates:
+        """The highest rates among those who answer: the plan's own model, and who else samples."""
+        asked = self.strategy.needs.asked
+        found = [model.rates, *(each.rates for role, each in self.roles.items() if asked is None or role != asked.role)]
+        return Rates(*(max(getattr(each, name) for each in found) for name in ("input", "cached_input", "output")))
+
+    def beside(self, model: RealModel) -> float:
+        """What all questions cost in the worst case, USD."""
+        asked = self.strategy.needs.asked
+        if asked is None:
+            return 0.0
+        rates = self.roles.get(asked.role, model).rates
+        return self.strategy.asks * rates.cost(Usage(-(-asked.room // CHARACTERS_OF_TOKEN), 0, asked.most))
+
 
 @dataclass(frozen=True, slots=True)
 class VirtualModel:
     """A name behind which a policy picks a plan.
 
     models, decodings: of each plan, in order; None: one plain call. counts: of each plan, its candidates in the worst case. decodes: some
-    plan has a strategy. distinct: the models, each once. kinds: of each plan a number, the same for those that differ in name and bound
+    plan has a strategy. dearest: of each plan, the highest rates among those who answer. beside: of each plan, what all its questions
+    cost, at most, USD. distinct: the models, each once. kinds: of each plan a number, the same for those that differ in name and bound
     only. baseline: name of the plan that serves when no policy can decide. policies: all that are configured and fit these plans, by name.
     max_cost: USD. preference, prices: what counts how much; prices win. encoder_s: how long slow features may take.
     """
@@ -114,12 +134,17 @@ class VirtualModel:
     counts: tuple[int, ...] = field(init=False)
     decodes: bool = field(init=False)
     distinct: tuple[RealModel, ...] = field(init=False)
+    dearest: tuple[Rates, ...] = field(init=False)
+    beside: tuple[float, ...] = field(init=False)
     kinds: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         """What would be the same for each request."""
         object.__setattr__(self, "counts", tuple(1 if each is None else each.strategy.most for each in self.decodings))
         object.__setattr__(self, "decodes", any(each is not None for each in self.decodings))
+        pairs = list(zip(self.models, self.decodings, strict=True))
+        object.__setattr__(self, "dearest", tuple(model.rates if each is None else each.dearest(model) for model, each in pairs))
+        object.__setattr__(self, "beside", tuple(0.0 if each is None else each.beside(model) for model, each in pairs))
         object.__setattr__(self, "distinct", tuple({id(model): model for model in self.models}.values()))
         ways = [(plan.model, plan.reasoning, plan.strategy) for plan in self.plans]
         object.__setattr__(self, "kinds", tuple(map({way: at for at, way in enumerate(ways)}.__getitem__, ways)))

@@ -31,10 +31,10 @@ from policies.answers.confidence import mean_logprob, read
 from policies.answers.equivalence import joined
 from policies.answers.votes import tally
 from policies.decoding.scored import scored
-from policies.decoding.strategy import REWARD, VERIFIER, Needs, NoneLeft, Progress, Roles, Sample, Won, whole
+from policies.decoding.strategy import REWARD, VERIFIER, Needs, NoneLeft, Progress, Question, Roles, Sample, Won, whole
 from policies.judging.asking import FAILED, JUDGE, TRIES
 from policies.judging.lineup import judged
-from policies.judging.pointwise import grades
+from policies.judging.pointwise import ROOM, grades
 from policies.pricing.hazard import PRIORS, FirstPass, fit
 from policies.pricing.optscale import FirstGood
 
@@ -92,7 +92,8 @@ class BestOfN:
         """See Strategy."""
         select = self._params.select
         roles, scorers = frozenset({select} & {JUDGE}), frozenset({select} & {REWARD, VERIFIER})
-        return Needs(logprobs=select == "logprob", roles=roles, scorers=scorers)
+        asked = {JUDGE: Question(JUDGE, ROOM, self._params.verdict_tokens), REWARD: Question(REWARD, ROOM, 0)}.get(select)
+        return Needs(logprobs=select == "logprob", roles=roles, scorers=scorers, asked=asked)
 
     @property
     def most(self) -> int:

@@ -20,7 +20,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from models.response import Response
-from policies.decoding.strategy import Needs, NoneLeft, Progress, Roles, Unanswered, Won
+from policies.decoding.strategy import Needs, NoneLeft, Progress, Question, Roles, Unanswered, Won
 from policies.judging.conversation import conversation
 
 ESTIMATOR: Final = "estimator"
@@ -72,8 +72,11 @@ class BudgetForcing:
     def needs(self) -> Needs:
         """See Strategy."""
         params = self._params
-        asked = frozenset({ESTIMATOR} if params.tell == "estimate" else ())
-        return Needs(roles=asked, thinking=params.cap if params.by == "engine" else None, writes=params.by == "text")
+        thinking, writes = params.cap if params.by == "engine" else None, params.by == "text"
+        if params.tell != "estimate":
+            return Needs(thinking=thinking, writes=writes)
+        asked = Question(ESTIMATOR, len(_QUESTION) + _ASKED_ABOUT, _REPLY)
+        return Needs(roles=frozenset({ESTIMATOR}), thinking=thinking, writes=writes, asked=asked)
 
     @property
     def most(self) -> int:

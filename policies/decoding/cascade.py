@@ -24,10 +24,10 @@ from policies.answers.ballots import ballot
 from policies.answers.confidence import mean_logprob, read
 from policies.answers.equivalence import OPTIONS, Wanted, joined
 from policies.answers.votes import Tally, tally
-from policies.decoding.strategy import Needs, NoneLeft, Progress, Roles, Sample, Won
+from policies.decoding.strategy import Needs, NoneLeft, Progress, Question, Roles, Sample, Won
 from policies.judging.asking import JUDGE, TRIES
 from policies.judging.lineup import judged
-from policies.judging.pointwise import grades
+from policies.judging.pointwise import ROOM, grades
 from policies.pricing.escalation import Escalation, SlowCheck
 
 STRONG: Final = "strong"
@@ -95,7 +95,10 @@ class Cascade:
     @property
     def needs(self) -> Needs:
         """See Strategy."""
-        return Needs(logprobs=self._params.check == "logprob", roles=frozenset({STRONG, JUDGE} if self._judges else {STRONG}))
+        logprobs = self._params.check == "logprob"
+        if not self._judges:
+            return Needs(logprobs=logprobs, roles=frozenset({STRONG}))
+        return Needs(logprobs=logprobs, roles=frozenset({STRONG, JUDGE}), asked=Question(JUDGE, ROOM, self._params.verdict_tokens))
 
     @property
     def most(self) -> int:

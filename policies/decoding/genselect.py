@@ -23,7 +23,7 @@ from models.response import Response
 from policies.answers.ballots import ballot
 from policies.answers.equivalence import OPTIONS, Key, Wanted, joined
 from policies.answers.votes import Tally, tally
-from policies.decoding.strategy import Needs, NoneLeft, Progress, Roles, Sample, Won
+from policies.decoding.strategy import Needs, NoneLeft, Progress, Question, Roles, Sample, Won
 from policies.judging.asking import FAILED, JUDGE, TRIES, room
 from policies.judging.lineup import beside, hands, judged
 from policies.judging.listwise import Selected, selected
@@ -54,7 +54,7 @@ class GenSelect:
     @property
     def needs(self) -> Needs:
         """See Strategy."""
-        return Needs(roles=frozenset({JUDGE}))
+        return Needs(roles=frozenset({JUDGE}), asked=Question(JUDGE, self._params.room, self._params.verdict_tokens))
 
     @property
     def most(self) -> int:

@@ -122,10 +122,19 @@ class Roles(Protocol):
         ...
 
 
+class Question(msgspec.Struct, frozen=True):
+    """A question, at most. role: that it goes to. room: characters of its message. most: tokens of its reply."""
+
+    role: str
+    room: int
+    most: int
+
+
 class Needs(msgspec.Struct, frozen=True):
     """What a strategy needs. logprobs: of the tokens of each sample; top: alternatives of each token, 0 if none. roles: that it asks.
     scorers: that it has samples scored by; nobody else plays these. thinking: tokens of thought that a sample may have, where
-    its engine bounds them by itself; None: as many as it will. writes: that it writes on, where that can be had."""
+    its engine bounds them by itself; None: as many as it will. writes: that it writes on, where that can be had. asked: what
+    each of its questions is; None: it has none, or a service of the operator's answers them."""
 
     logprobs: bool = False
     top: int = 0
@@ -133,6 +142,7 @@ class Needs(msgspec.Struct, frozen=True):
     scorers: frozenset[str] = frozenset()
     thinking: int | None = None
     writes: bool = False
+    asked: Question | None = None
 
 
 class Strategy(Protocol):

@@ -25,7 +25,7 @@ from policies.answers.ballots import ballot
 from policies.answers.equivalence import OPTIONS, Wanted, joined
 from policies.answers.votes import Tally, tally
 from policies.decoding.mixture import together
-from policies.decoding.strategy import SAMPLER, Needs, NoneLeft, Progress, Roles, Sample, Unanswered, Won
+from policies.decoding.strategy import SAMPLER, Needs, NoneLeft, Progress, Question, Roles, Sample, Unanswered, Won
 from policies.judging.asking import room
 from policies.judging.lineup import beside, judged
 from policies.prompts.synthesise import frame, synthesis_prompt
@@ -79,7 +79,8 @@ class Synthesis:
     @property
     def needs(self) -> Needs:
         """See Strategy."""
-        return Needs(roles=frozenset({SYNTHESIZER, *self._params.roles}))
+        asked = Question(SYNTHESIZER, self._params.room, self._params.answer_tokens)
+        return Needs(roles=frozenset({SYNTHESIZER, *self._params.roles}), asked=asked)
 
     @property
     def most(self) -> int:

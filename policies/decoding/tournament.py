@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from models.response import Response
 from policies.answers.ballots import ballot
 from policies.answers.equivalence import OPTIONS, Key, Wanted, joined
-from policies.decoding.strategy import Needs, NoneLeft, Progress, Roles, Sample, Won
+from policies.decoding.strategy import Needs, NoneLeft, Progress, Question, Roles, Sample, Won
 from policies.judging.asking import FAILED, JUDGE, TRIES, asked, room
 from policies.judging.bradley_terry import Strengths, strengths
 from policies.judging.lineup import beside, judged, shown
@@ -94,7 +94,7 @@ class Tournament:
     @property
     def needs(self) -> Needs:
         """See Strategy."""
-        return Needs(roles=frozenset({JUDGE}))
+        return Needs(roles=frozenset({JUDGE}), asked=Question(JUDGE, self._params.room, self._params.verdict_tokens))
 
     @property
     def most(self) -> int:

@@ -201,6 +201,77 @@ async def test_all_candidates_have_to_fit_into_the_limit_before_one_is_asked(tmp
     assert 1_000 - used - 40 < int(left) < 1_000 - used
 
 
+def judged(engine: MockBackend, judge: MockBackend, **plan: Any) -> dict[str, Any]:
+    """What a gateway is made of whose `v` has two candidates and a judge who chooses one."""
+    return {
+        "backends": {"e": {"url": engine.url, "models": {"m": "m"}}, "j": {"url": judge.url, "models": {"judge": "judge"}}},
+        "models": {"m": {"price": {"input": 1.0, "output": 10.0}}, "judge": {"price": {"input": 100.0, "output": 1_000.0}}},
+        "strategies": {"picked": {"type": "genselect", "params": {"n": 2, "verdict_tokens": 200}, "roles": {"judge": "judge"}}},
+        "virtual_models": {"v": {"policy": "fixed", "plans": {"p": {"model": "m", "strategy": "picked", **plan}}}},
+        "policies": {"fixed": {"type": "fixed"}},
+    }
+
+
+async def test_what_questions_cost_at_most_has_to_be_paid_for_too(tmp_path: Path) -> None:
+    """16,000 tokens of 48,000 characters, for 100 USD a million, and 200 for 1,000 USD: 1.8 USD; twice, for a reply may be unreadable."""
+    async with MockBackend(["m"]) as engine, MockBackend(["judge"]) as judge:
+        engine.script(*says("It is 4", "It is 5"))
+        judge.script(Behaviour(text="Judgment: 1"))
+        async with running(config_for(**judged(engine, judge)), tmp_path) as run, run.client() as client:
+            asked = {"model": "v", "messages": USER}
+            refused = await client.post(CHAT, json={**asked, "trilemma": {"max_cost": 3.59}})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (400, "caller_max_cost")
+            served = await client.post(CHAT, json={**asked, "trilemma": {"max_cost": 3.61}})
+    assert served.status_code == 200
+    assert float(served.headers["x-trilemma-cost"]) < 3.6
+
+
+@pytest.mark.parametrize(("budget", "asked"), [(100, True), (20, False)])
+async def test_questions_have_what_candidates_leave_of_the_budget(tmp_path: Path, budget: int, asked: bool) -> None:
+    """Half of it is each candidate's; at fewer than 16 tokens nobody is asked, and the vote decides."""
+    async with MockBackend(["m"]) as engine, MockBackend(["judge"]) as judge:
+        engine.script(*says("It is 4", "It is 5"))
+        judge.script(Behaviour(text="Judgment: 1"))
+        async with running(config_for(**judged(engine, judge, budget_tokens=budget)), tmp_path) as run, run.client() as client:
+            answer = await client.post(CHAT, json={"model": "v", "messages": USER})
+        bounds = [json.loads(each.body)["max_tokens"] for each in engine.requests if each.path == CHAT]
+        verdicts = [json.loads(each.body)["max_tokens"] for each in judge.requests if each.path == CHAT]
+        (receipt,) = run.settled
+    sampled = answer.json()["usage"]["trilemma"]["candidate"]["completion_tokens"]
+    assert (answer.status_code, bounds) == (200, [budget // 2] * 2)
+    assert verdicts == ([budget - sampled] if asked else [])
+    assert receipt.why == ("judge" if asked else "judge_failed")
+
+
+async def test_a_question_that_a_limit_does_not_allow_is_not_asked(tmp_path: Path) -> None:
+    async with MockBackend(["m"]) as engine, MockBackend(["judge"]) as judge:
+        engine.script(*says("It is 4", "It is 5"))
+        async with running(config_for(**judged(engine, judge), limits={"key": {"tpm": 600}}), tmp_path) as run, run.client() as client:
+            answer = await client.post(CHAT, json={"model": "v", "messages": USER, "max_tokens": 200})
+            after = await client.post(CHAT, json={"model": "m", "messages": USER, "max_tokens": 300})
+        (receipt, _) = run.settled
+        assert not [each for each in judge.requests if each.path == CHAT]
+    assert (answer.status_code, receipt.why) == (200, "judge_failed")
+    assert after.status_code == 200, "what was refused took nothing"
+
+
+async def test_the_plan_s_budget_holds_for_the_strong_model_too(tmp_path: Path) -> None:
+    async with MockBackend(["m"]) as engine, MockBackend(["strong"]) as strong:
+        engine.script(*says("It is 4", "It is 5", "It is 6"))
+        strong.script(*says("It is 4."))
+        config = config_for(
+            {"e": {"url": engine.url, "models": {"m": "m"}}, "s": {"url": strong.url, "models": {"strong": "strong"}}},
+            strategies={"ladder": {"type": "cascade", "roles": {"strong": "strong"}}},
+            virtual_models={"v": {"policy": "fixed", "plans": {"p": {"model": "m", "strategy": "ladder", "budget_tokens": 400}}}},
+            policies={"fixed": {"type": "fixed"}},
+        )
+        async with running(config, tmp_path) as run, run.client() as client:
+            answer = await client.post(CHAT, json={"model": "v", "messages": USER})
+        asked = [json.loads(each.body)["max_tokens"] for each in (*engine.requests, *strong.requests) if each.path == CHAT]
+    assert answer.json()["choices"][0]["message"]["content"] == "It is 4."
+    assert asked == [100] * 4
+
+
 async def test_signs_of_life_while_candidates_run(tmp_path: Path, decisions: Path) -> None:
     """B030, B032: comments, and never anything that a client would take for an event."""
     async with MockBackend(["m"]) as engine:

@@ -10,7 +10,7 @@ import pytest
 
 from policies.decoding.best_of_n import BestOfN, Params, build
 from policies.decoding.registry import strategy
-from policies.decoding.strategy import Needs, NoneLeft, Progress, Sample, Strategy, Won
+from policies.decoding.strategy import Needs, NoneLeft, Progress, Question, Sample, Strategy, Won
 from tests.support.roles import Asked, FakeRoles, Reply, events, left_open_by_nobody, nobody, sample, says, winner
 
 LENGTHS = [sample(0, "one two", tokens=2), sample(1, "one", tokens=1), sample(2, "one two three", finish="length", tokens=3)]
@@ -95,7 +95,10 @@ async def test_the_best_score(select: str) -> None:
     assert roles.scored == [(select, 0), (select, 1), (select, 2)], "one that was cut off is no answer"
     assert roles.most_open == 2, "the first was scored while others ran"
     assert roles.sampled == [("sampler", 4)]
-    assert (made.needs, made.asks) == (Needs(scorers=frozenset({select})), 4)
+    assert (made.needs, made.asks) == (
+        Needs(scorers=frozenset({select}), asked=Question("reward", 42_000, 0) if select == "reward" else None),
+        4,
+    )
 
 
 async def test_of_equal_scores_the_vote_decides() -> None:
@@ -202,6 +205,6 @@ async def test_nothing_is_left_open(reply: str | None) -> None:
 
 def test_what_it_needs() -> None:
     made = strategy("best_of_n", {"n": 5, "select": "judge"})
-    assert (made.needs, made.most, made.asks) == (Needs(roles=frozenset({"judge"})), 5, 10)
+    assert (made.needs, made.most, made.asks) == (Needs(roles=frozenset({"judge"}), asked=Question("judge", 42_000, 2_048)), 5, 10)
     made = strategy("best_of_n", {"n": 5})
     assert (made.needs, made.most, made.asks) == (Needs(logprobs=True), 5, 0)

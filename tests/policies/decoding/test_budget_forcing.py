@@ -120,4 +120,8 @@ def test_what_cannot_work(params: dict[str, Any]) -> None:
 
 def test_what_it_needs() -> None:
     assert (made().needs, made().most, made().asks) == (Needs(writes=True), 1, 0)
-    assert (made(tell="estimate").needs, made(tell="estimate").asks) == (Needs(roles=frozenset({"estimator"}), writes=True), 1)
+    estimated = made(tell="estimate")
+    assert (estimated.needs.roles, estimated.asks) == (frozenset({"estimator"}), 1)
+    asked = estimated.needs.asked
+    assert asked is not None and (asked.role, asked.most) == ("estimator", 64)
+    assert 8_000 < asked.room < 8_500

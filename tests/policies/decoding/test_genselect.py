@@ -11,7 +11,7 @@ import pytest
 
 from policies.decoding.genselect import GenSelect, Params, build
 from policies.decoding.registry import strategy
-from policies.decoding.strategy import Needs, NoneLeft, Progress, Sample, Task, Won
+from policies.decoding.strategy import Needs, NoneLeft, Progress, Question, Sample, Task, Won
 from policies.values.answer import Said, ToolCall
 from policies.values.prompt import Turn
 from tests.support.roles import Asked, FakeRoles, Reply, events, left_open_by_nobody, nobody, sample, says, winner
@@ -197,7 +197,7 @@ async def test_nothing_is_left_open(params: Params, reply: str | None) -> None:
 
 def test_what_it_needs() -> None:
     made = strategy("genselect", {"n": 16, "group": 16})
-    assert (made.needs, made.most, made.asks) == (Needs(roles=frozenset({"judge"})), 16, 2)
+    assert (made.needs, made.most, made.asks) == (Needs(roles=frozenset({"judge"}), asked=Question("judge", 48_000, 4_096)), 16, 2)
     made = strategy("genselect", {"n": 17, "group": 16, "repeats": 5})
     assert (made.most, made.asks) == (17, 10)
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.decoding.registry import strategy
-from policies.decoding.strategy import Needs, NoneLeft, Progress, Sample, Won
+from policies.decoding.strategy import Needs, NoneLeft, Progress, Question, Sample, Won
 from policies.decoding.tournament import Champion, Params, Player, build, paired, seeded
 from policies.values.answer import Said
 from tests.support.roles import Asked, FakeRoles, Reply, events, left_open_by_nobody, nobody, sample, says, winner
@@ -210,7 +210,7 @@ async def test_a_bound_on_questions() -> None:
 )
 def test_questions_in_the_worst_case(params: Params, most: int) -> None:
     assert (build(params).asks, build(params).most) == (most, params.n)
-    assert build(params).needs == Needs(roles=frozenset({"judge"}))
+    assert build(params).needs == Needs(roles=frozenset({"judge"}), asked=Question("judge", params.room, params.verdict_tokens))
 
 
 @pytest.mark.parametrize(
