@@ -19,7 +19,7 @@ import orjson
 
 from gateway.access.limit import Need
 from gateway.access.limits import Permit
-from gateway.serving.call import Answer, Call, Purpose, Receipt, Tried
+from gateway.serving.call import Answer, Call, Purpose, Receipt, Tried, UpstreamCall
 from gateway.serving.eligible import least
 from gateway.serving.errand import Errand
 from gateway.serving.included import Tell
@@ -355,6 +355,7 @@ async def decoded(
         work.give_back()
         receipt.waited += time.perf_counter() - begun
         receipt.calls.sort(key=lambda call: call.started)
+        guess(receipt.calls, work.task.most)
         receipt.usage = _used(work, receipt)  # also where nothing comes of it
         if won is not None:
             for tried in receipt.tried:
@@ -395,6 +396,20 @@ def _taken(won: Won, work: Work, decoding: Decoding, receipt: Receipt) -> Answer
     return Answer(200, [JSON, *_foreign(came.answer.headers), *receipt.headers(stream=False)], data)
 
 
+def guess(calls: Sequence[UpstreamCall], most: int | None) -> None:
+    """Says of cancelled candidates what they are likely to have sampled by then, for their engines never do: at the pace of the others of
+    the same model, which have told. most: tokens of one."""
+    for call in calls:
+        if call.purpose != "candidate" or call.outcome != "cancelled" or call.usage is not None or call.ended is None:
+            continue
+        others = [(each, each.usage) for each in calls if each.model == call.model and each.usage is not None and not each.estimated]
+        took_s = sum([each.ended - each.started for each, _ in others if each.ended is not None])
+        if took_s > 0:
+            pace, told = sum([usage.completion for _, usage in others]) / took_s, others[-1][1]
+            tokens = int(pace * (call.ended - call.started))
+            call.usage, call.estimated = Usage(told.prompt, told.cached, tokens if most is None else min(tokens, most)), True
+
+
 def _used(work: Work, receipt: Receipt) -> Usage | None:
     """The caller's prompt, once, and all that was sampled; None: nobody told."""
     asked = next((came.part.usage for index, came in sorted(work.came.items()) if index < _ASKED), None)
@@ -408,7 +423,9 @@ def _tokens(receipt: Receipt, purpose: Purpose) -> dict[str, int]:
     """What the calls for that purpose read and wrote."""
     found = [call.usage for call in receipt.calls if call.purpose == purpose and call.usage is not None]
     prompts, answers = sum([each.prompt for each in found]), sum([each.completion for each in found])
-    return {"calls": len(found), "prompt_tokens": prompts, "completion_tokens": answers}
+    guessed = sum([call.estimated for call in receipt.calls if call.purpose == purpose])
+    told = {"calls": len(found), "prompt_tokens": prompts, "completion_tokens": answers}
+    return told | {"estimated_calls": guessed} if guessed else told
 
 
 def _foreign(headers: Sequence[Header]) -> list[Header]:

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.serving.call import Answer, Receipt, Words
-from gateway.serving.decoding import decoded
+from gateway.serving.call import Answer, Purpose, Receipt, UpstreamCall, Words
+from gateway.serving.decoding import decoded, guess
 from gateway.serving.state import Decoding, State
 from gateway.wire.errors import ApiError
+from gateway.wire.usage import Usage
 from policies.decoding.registry import STRATEGIES, strategy
 from policies.values.prompt import Turn
 from tests.support.clock import run, timers
@@ -207,3 +208,20 @@ def test_what_the_caller_is_told_is_heard_as_any_answer_is(status: int) -> None:
         assert b"It is 5" not in answer.body
 
     run(main())
+
+
+def test_what_cancelled_candidates_sampled_is_guessed_at_the_pace_of_the_others() -> None:
+    """40 tokens in 4 seconds; so 15 in one and a half, and no more than it may have. Of a model of which nobody told, nothing."""
+
+    def call(took_s: float, tokens: int | None, model: str = "A", purpose: Purpose = "candidate") -> UpstreamCall:
+        usage = None if tokens is None else Usage(5, 2, tokens)
+        return UpstreamCall("a", model, 10.0, purpose, ended=10.0 + took_s, outcome="cancelled" if tokens is None else "ok", usage=usage)
+
+    def guessed(most: int | None) -> list[Usage | None]:
+        calls = [call(1.0, 10), call(3.0, 30), call(1.5, None), call(1.5, None, model="B"), call(1.5, None, purpose="judge")]
+        guess(calls, most)
+        assert [each.estimated for each in calls] == [False, False, True, False, False]
+        return [each.usage for each in calls[2:]]
+
+    assert guessed(None) == [Usage(5, 2, 15), None, None]
+    assert guessed(12) == [Usage(5, 2, 12), None, None]
