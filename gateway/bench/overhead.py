@@ -257,6 +257,8 @@ def figures_of(measured: Measured) -> tuple[dict[str, float | None], dict[str, s
         return least("gateway/single", value) - least("direct/single", value)
 
     def lag() -> float:
+        if measured.shared_cpu:
+            raise MissingFigureError(measured.shared_cpu)
         if measured.loop_lag_s is None:
             raise MissingFigureError("it was not measured")
         return measured.loop_lag_s * 1e3
