@@ -95,8 +95,10 @@ def _routing(options: argparse.Namespace, progress: Progress) -> Report:
 
 
 def _decoding(options: argparse.Namespace, progress: Progress) -> Report:
-    from gateway.bench import decoding  # numpy is loaded for this suite alone
+    from gateway.bench import decoding, engines  # numpy is loaded for this suite alone
 
+    if options.engines or options.base_url is not None:
+        return engines.run(engines.wanted(options), progress)
     return decoding.run(options.quick, progress, decoding.Folders(options.samples, options.raw, options.out))
 
 
@@ -120,6 +122,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--costs", type=Path, metavar="FILE", help="routing: what they cost, USD: the same ids and models")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="routing: where embeddings are kept (default: .trilemma/cache)")
     parser.add_argument("--samples", type=Path, metavar="FILE", help="decoding: your samples: set,question,sample,answer,correct,tokens")
+    parser.add_argument("--engines", action="store_true", help="decoding: ask the two packaged models instead, which takes minutes")
+    parser.add_argument("--base-url", metavar="URL", help="decoding: ask any OpenAI-compatible endpoint instead")
+    parser.add_argument("--model", metavar="NAME", help="decoding: of that endpoint (default: the first that it lists)")
+    parser.add_argument("--api-key-env", metavar="NAME", help="decoding: environment variable that holds its key")
+    parser.add_argument("--items", type=_positive, metavar="N", help="decoding: questions of each family that engines are asked")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="decoding: write samples of the engines there (.jsonl.gz) instead")
     parser.add_argument("--blocks", type=_positive, metavar="N", help="blocks per series, the least one counts")
     parser.add_argument("--command", metavar="CMD", help="measure another server instead; {config}, {port}, {backend} are filled in")
     return parser

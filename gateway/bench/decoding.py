@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -24,7 +24,8 @@ from gateway.bench.blocks import MissingFigureError, Progress
 from gateway.bench.ctools import BenchError
 from gateway.bench.curves import curves
 from gateway.bench.report import Bar, Report, commit, machine, versions
-from policies.bench import bootstrap, decoding, passes, samples, scoring
+from policies.bench import attempts, bootstrap, decoding, passes, recordings, samples, scoring
+from policies.bench.attempts import Attempt
 from policies.bench.bootstrap import Interval
 from policies.bench.decoding import Equal, Passed, Sizes, Voted
 from policies.bench.joint import Learned
@@ -59,7 +60,8 @@ _TAKEN: Final = frozenset({"max", "mean"})
 @dataclass(frozen=True)
 class Measured:
     """All that a run saw. where: the machine, before. data: input -> SHA-256. voted, passed, scored, joint: what could be measured. names:
-    of the questions of a profile or set; without them they are numbered. mute: sets of which no answer can vote."""
+    of the questions of a profile or set; without them they are numbered. mute: sets of which no answer can vote. replayed: by way to
+    answer, recorded answers."""
 
     sizes: Sizes
     where: Mapping[str, Any]
@@ -71,6 +73,7 @@ class Measured:
     joint: Sequence[Learned] = ()
     own: bool = False
     mute: Sequence[str] = ()
+    replayed: Mapping[str, Sequence[Attempt]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -99,9 +102,12 @@ def measure(sizes: Sizes, progress: Progress) -> Measured:
     found = decoding.voted(sizes, progress)
     scored = decoding.scored(sizes, progress)
     names = [f"{seed}:{question}" for seed in sizes.seeds for question in range(sizes.questions)]
-    data = {passes.FILE.name: passes.digest()}
     joint = decoding.joint(sizes, progress)
-    return Measured(sizes, where, found, decoding.published(), scored, data, {each.name: names for each in found}, joint)
+    progress("recorded answers: replayed")
+    replayed = recordings.attempted(recordings.read(), recordings.ORDERS if sizes == Sizes() else 1)
+    data = {passes.FILE.name: passes.digest(), recordings.FILE.name: recordings.digest()}
+    named = {each.name: names for each in found}
+    return Measured(sizes, where, found, decoding.published(), scored, data, named, joint, replayed=replayed)
 
 
 def measure_own(sizes: Sizes, file: Path) -> Measured:
@@ -257,6 +263,9 @@ def tables_of(measured: Measured, figures: Mapping[str, Interval | None]) -> dic
     if measured.joint:
         found["joint plans: regret of a request"] = decoding.joint_table(measured.joint)
     counts = {one.name: one.counts for one in measured.voted} | {one.name: one.counts for one in measured.passed}
+    if measured.replayed:
+        found["recorded answers, small models: way"] = attempts.by_way(measured.replayed, "single", timed=False)
+        found["recorded answers, right by family"] = attempts.by_family(measured.replayed)
     found["pass@k, without bias"] = decoding.pass_table(counts)
     return found
 
@@ -298,6 +307,12 @@ def notes_of(measured: Measured) -> list[str]:
             "with 1, 4, 8 and 16 answers. Regret: quality given up, less prices. apart: each plan is an arm of its own; level: plans share "
             "their model's level; curves: response curves, too. joint_saved: the share of the regret of separate arms that curves save."
         )
+    if measured.replayed:
+        notes.append(
+            f"Recorded answers: of SmolLM2-135M-Instruct and of the same with rounded weights (weak), 8 samples of each of 240 small "
+            f"questions, replayed through the strategies in up to {recordings.ORDERS} orders; from, to: Wilson's interval over questions; "
+            "tokens are of a question; USD at made-up prices, a quarter for weak; x single: cost-of-pass, how many times that of one call."
+        )
     return notes
 
 
@@ -318,6 +333,13 @@ def write_raw(measured: Measured, folder: Path) -> None:
     if measured.joint:
         header = ("world", "policy", "way", "order", f"regret_{decoding.FIRST}", "regret", f"best_{decoding.FIRST}", "best")
         _write(folder / "joint.csv", header, regrets)
+    replayed = (
+        (way, each.family, each.number, int(each.right), each.calls, each.prompt, each.tokens, each.cost)
+        for way, of in measured.replayed.items()
+        for each in of
+    )
+    if measured.replayed:
+        _write(folder / "replayed.csv", ("way", "family", "question", "right", "calls", "prompt", "tokens", "usd"), replayed)
     for file, rule in (("optscale.csv", OURS), ("optscale_normal.csv", THEIRS)) if measured.scored else ():
         scores = (row for found in measured.scored.values() for each in found for row in _scores(each, rule))
         _write(folder / file, ("family", "target", "question", "samples", "reached", "reachable"), scores)

@@ -6,6 +6,7 @@ block by block. The gateway has one CPU to itself, the C load generator and the 
 
     cpu_us_per_request   32 connections, closed loop            cpu_us_per_event   64 streams, 10 ms between events
     added_p50/p99_ms     one connection, less the same asked of the mock directly
+    cpu_us_per_candidate, loop_lag_ms     100 connections that ask for the longest of eight answers each
 """
 
 from __future__ import annotations
@@ -26,7 +27,22 @@ from gateway.bench.blocks import least as least_of
 from gateway.bench.ctools import BenchError, Load, Tools, compile_tools, run_load
 from gateway.bench.report import Bar, Report, commit, machine, versions
 from gateway.bench.servers import Server, Site
-from gateway.bench.setup import KEY, LANES, MODEL, PACED_MODEL, ROUTED_MODEL, WEIGHTED_MODEL, Recorded, Setup, counted, rows, switched_on
+from gateway.bench.setup import (
+    CANDIDATES,
+    DECODED_MODEL,
+    KEY,
+    LANES,
+    MODEL,
+    PACED_MODEL,
+    ROUTED_MODEL,
+    WEIGHTED_MODEL,
+    Recorded,
+    Setup,
+    counted,
+    loop_lag_s,
+    rows,
+    switched_on,
+)
 
 BARS: Final[Mapping[str, Bar]] = {
     "request_x_nginx": Bar(most=10.0),
@@ -35,11 +51,13 @@ BARS: Final[Mapping[str, Bar]] = {
     "rps_per_core": Bar(least=4_200.0),
     "rss_mb": Bar(most=90.0),
     "start_s": Bar(most=1.2),
+    "cpu_us_per_candidate": Bar(most=250.0),
+    "loop_lag_ms": Bar(most=100.0),
 }
 """Ratios are to nginx in the same run."""
 
 _PACKAGES = ("aiohttp", "fastapi", "httptools", "msgspec", "orjson", "starlette", "uvicorn", "uvloop")
-_KINDS = ("requests", "weighted", "routed", "single", "streams", "stripped")
+_KINDS = ("requests", "weighted", "routed", "single", "streams", "stripped", "decoded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +71,24 @@ class Sizes:
     streams: int = 128
     connections: int = 32
     stream_connections: int = 64
+    decoded: int = 500
+    decoded_connections: int = 100
     starts: int = 3
     afterwork_s: float = 0.3
 
 
 QUICK = Sizes(
-    blocks=1, nginx_requests=500, requests=300, single=100, streams=8, connections=8, stream_connections=8, starts=1, afterwork_s=0.05
+    blocks=1,
+    nginx_requests=500,
+    requests=300,
+    single=100,
+    streams=8,
+    connections=8,
+    stream_connections=8,
+    decoded=24,
+    decoded_connections=8,
+    starts=1,
+    afterwork_s=0.05,
 )
 
 
@@ -73,6 +103,7 @@ class Measured:
     shared_cpu: str  # why gateway and load generator have no CPU of their own, "" when they have
     on: Mapping[str, str]
     recorded: Recorded | None
+    loop_lag_s: float | None = None  # of the gateway that decodes, after its last block
 
     def least(self, series: str, value: Value) -> float:
         """See blocks.least. Raises MissingFigureError."""
@@ -147,8 +178,11 @@ def measure(sizes: Sizes, folder: Path, tools: Tools, progress: Progress, comman
                 targets[lane] = gateways.enter_context(servers.gateway_server(site, Setup(lane, mock.port, folder), lane=lane))
             if command is None:  # a process of its own: numpy has its price in memory
                 targets["learner"] = gateways.enter_context(servers.gateway_server(site, Setup("learner", mock.port, folder, learns=True)))
+                decodes = Setup("decoder", mock.port, folder, decodes=True)
+                targets["decoder"] = gateways.enter_context(servers.gateway_server(site, decodes))
             asked = _warm(sizes, targets, tools.lg)
             blocks = tuple(_blocks(sizes, targets, tools.lg, progress))
+            lag = loop_lag_s(targets["decoder"].port) if "decoder" in targets else None
             memory = {name: proctree.memory(server.pid) for name, server in targets.items() if name != "direct"}
             seen = counted(targets["gateway"].port)
         rows_after = rows(setup.database)
@@ -156,7 +190,7 @@ def measure(sizes: Sizes, folder: Path, tools: Tools, progress: Progress, comman
     recorded = Recorded(asked, seen, None if rows_after is None else rows_after - rows_before)
     if command is not None:
         return Measured(blocks, starts, memory, unavailable, shared_cpu, {}, None)
-    return Measured(blocks, starts, memory, unavailable, shared_cpu, switched_on(setup.file(0)), recorded)
+    return Measured(blocks, starts, memory, unavailable, shared_cpu, switched_on(setup.file(0)), recorded, lag)
 
 
 def _starts(sizes: Sizes, site: Site, setup: Setup, command: str | None, progress: Progress) -> Iterator[float]:
@@ -175,6 +209,8 @@ def _loads(sizes: Sizes, target: str) -> dict[str, Load]:
         return single
     if target == "learner":
         return {"routed": Load(ROUTED_MODEL, sizes.connections, sizes.requests)}
+    if target == "decoder":
+        return {"decoded": Load(DECODED_MODEL, sizes.decoded_connections, sizes.decoded)}
     requests = sizes.nginx_requests if target == "nginx" else sizes.requests
     paced = Load(PACED_MODEL, sizes.stream_connections, sizes.streams, stream=True)
     loads = {"requests": Load(MODEL, sizes.connections, requests), "streams": paced}
@@ -220,6 +256,13 @@ def figures_of(measured: Measured) -> tuple[dict[str, float | None], dict[str, s
     def added(value: Value) -> float:
         return least("gateway/single", value) - least("direct/single", value)
 
+    def lag() -> float:
+        if measured.shared_cpu:
+            raise MissingFigureError(measured.shared_cpu)
+        if measured.loop_lag_s is None:
+            raise MissingFigureError("it was not measured")
+        return measured.loop_lag_s * 1e3
+
     least = measured.least
     return evaluate(
         {
@@ -235,6 +278,8 @@ def figures_of(measured: Measured) -> tuple[dict[str, float | None], dict[str, s
             "request_x_nginx": lambda: measured.beside_nginx("gateway", "requests", request_us),
             "event_x_nginx": lambda: measured.beside_nginx("gateway", "streams", event_us),
             "routed_cpu_us_per_request": lambda: least("learner/routed", request_us),
+            "cpu_us_per_candidate": lambda: least("decoder/decoded", request_us) / CANDIDATES,
+            "loop_lag_ms": lag,
         }
     )
 

@@ -16,7 +16,9 @@ import msgspec
 from gateway.config.schema import Config, Rules
 
 KEY: Final = "sk-trilemma-bench"
-MODEL, PACED_MODEL, WEIGHTED_MODEL, ROUTED_MODEL = "mock", "mock-slow", "auto", "learn"
+MODEL, PACED_MODEL, WEIGHTED_MODEL, ROUTED_MODEL, DECODED_MODEL = "mock", "mock-slow", "auto", "learn", "best"
+CANDIDATES: Final = 8
+"""Of a request for DECODED_MODEL."""
 LANES: Final = ("asgi", "route")
 """The ways for a request that the gateway takes when the short one is not to be had (lanes.py)."""
 
@@ -24,6 +26,7 @@ LANES: Final = ("asgi", "route")
 # Counted for each request, and never reached.
 _AMPLE: Final[Mapping[str, int]] = {"rpm": 10**9, "tpm": 10**12, "concurrency": 10**6}
 _COUNTER: Final = "trilemma_requests_total{"
+_LAG: Final = "trilemma_loop_lag_seconds"
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -43,13 +46,15 @@ class Recorded(msgspec.Struct, frozen=True):
 @dataclass(frozen=True, slots=True)
 class Setup:
     """A gateway over one backend, a port of the loopback. folder: where its database lies. everything: else nothing is counted or kept.
-    learns: it has a virtual model behind which LinUCB reads hashed features and has eight plans to choose from, too."""
+    learns: it has a virtual model behind which LinUCB reads hashed features and has eight plans to choose from, too. decodes: it has one
+    whose strategy asks for eight answers, of which the longest wins."""
 
     name: str
     backend: int
     folder: Path
     everything: bool = True
     learns: bool = False
+    decodes: bool = False
 
     @property
     def database(self) -> Path:
@@ -65,6 +70,11 @@ class Setup:
         if self.learns:
             policies["linucb"] = {"type": "linucb", "params": {"features": ["hashed"]}, "floor": 0.02, "seed": 1}
             virtual[ROUTED_MODEL] = {"policy": "linucb", "plans": {f"plan-{number}": {"model": MODEL} for number in range(8)}}
+        strategies: dict[str, Any] = {}
+        if self.decodes:
+            strategies["longest"] = {"type": "best_of_n", "params": {"n": CANDIDATES, "select": "longest"}, "temperature": 0.7}
+            policies["fixed"] = {"type": "fixed"}
+            virtual[DECODED_MODEL] = {"policy": "fixed", "plans": {"one": {"model": MODEL, "strategy": "longest"}}}
         key: dict[str, Any] = {"name": "bench", "sha256": hashlib.sha256(KEY.encode()).hexdigest(), "scopes": ["inference", "metrics"]}
         return msgspec.json.encode(
             {
@@ -78,6 +88,7 @@ class Setup:
                     }
                 },
                 "models": {MODEL: price, PACED_MODEL: price},
+                "strategies": strategies,
                 "policies": policies,
                 "virtual_models": virtual,
                 "keys": [key],
@@ -107,6 +118,17 @@ def _limits(rules: Rules) -> str:
 
 def counted(port: int) -> int | None:
     """Requests that the gateway at this port has counted; None when it does not tell."""
+    found = _metric(port, _COUNTER)
+    return None if found is None else int(sum(found))
+
+
+def loop_lag_s(port: int) -> float | None:
+    """How late the event loop of the gateway at this port was, at most, in the last 10 seconds; None when it does not tell."""
+    found = _metric(port, _LAG)
+    return max(found) if found else None
+
+
+def _metric(port: int, prefix: str) -> list[float] | None:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {KEY}"})
@@ -118,7 +140,7 @@ def counted(port: int) -> int | None:
         connection.close()
     if response.status != 200:
         return None
-    return int(sum(float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(_COUNTER)))
+    return [float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(prefix)]
 
 
 def rows(database: Path) -> int | None:

@@ -20,8 +20,10 @@ import pytest
 from gateway.bench import cli, decoding
 from gateway.bench.ctools import BenchError
 from gateway.bench.decoding import BARS, Folders
+from policies.bench import recordings
 from policies.bench.decoding import QUICK
 from policies.bench.scoring import Target
+from policies.bench.tasks import FAMILIES
 
 PROFILES, SETS = ("mid", "easy", "weak", "scattered", "maths"), ("humaneval", "game24_cot", "game24_direct")
 RAW = {
@@ -32,6 +34,7 @@ RAW = {
     "optscale.csv": "family,target,question,samples,reached,reachable",
     "joint.csv": "world,policy,way,order,regret_500,regret,best_500,best",
     "optscale_normal.csv": "family,target,question,samples,reached,reachable",
+    "replayed.csv": "way,family,question,right,calls,prompt,tokens,usd",
 }
 TARGETS = {"beta": (0.9, 0.95), "normal": (0.9, 0.9), "bimodal": (0.9, 0.95), "rare": (0.9, 0.95)}
 TINY = dataclasses.replace(QUICK, questions=30, scored=60, calibration=40, orders=3, joint_requests=30)
@@ -63,7 +66,7 @@ def test_every_bar_has_its_figure_and_every_figure_is_a_number(report: dict[str,
     assert set(report["figures"]) > set(BARS)
     assert None not in report["figures"].values()
     assert report["tables"]["reasons"] == {}
-    assert set(report["data"]) == {"passes.csv"}
+    assert set(report["data"]) == {"passes.csv", "recordings.jsonl.gz"}
     assert set(report["tables"]["95 % interval"]) == set(report["figures"])
 
 
@@ -172,6 +175,22 @@ def test_what_joint_plans_save_can_be_computed_again_from_the_file(report: dict[
             told = report["tables"]["joint plans: regret of a request"][f"{world}, {policy}, curves"]
             assert told["all"] == pytest.approx(total(of["curves"], "regret") / 2)
             assert told["of all"] == pytest.approx(total(of["curves"], "best") / 2)
+
+
+def test_recorded_answers_can_be_counted_again(report: dict[str, Any], folder: Path) -> None:
+    """One sample is as good as any other; of votes, what they cost is what all eight cost."""
+    found = recordings.read()
+    assert Counter((each.model, each.family) for each in found) == {(model, name): 320 for model in ("strong", "weak") for name in FAMILIES}
+    assert recordings.FILE.stat().st_size < 1_000_000
+    rows, shown = list(table(folder / "raw" / "replayed.csv")), report["tables"]["recorded answers, small models: way"]
+    for way, row in shown.items():
+        mine = [each for each in rows if each["way"] == way]
+        assert len(mine) == 240
+        assert row["right"] == pytest.approx(total(mine, "right") / 240)
+        assert row["USD per million right"] == pytest.approx(1e6 * total(mine, "usd") / total(mine, "right"))
+    strong = [each for each in found if each.model == "strong"]
+    usd = sum(each.prompt * 0.02 + each.tokens * 0.06 for each in strong) / 1e6
+    assert total((each for each in rows if each["way"] == "vote of 8"), "usd") == pytest.approx(usd)
 
 
 def total(rows: Iterable[dict[str, str]], column: str) -> float:
