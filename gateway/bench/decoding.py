@@ -7,6 +7,7 @@ What is measured stands in policies/bench/decoding.py; here it becomes figures, 
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -100,7 +101,7 @@ def measure(sizes: Sizes, progress: Progress) -> Measured:
     scored = decoding.scored(sizes, progress)
     names = [f"{seed}:{question}" for seed in sizes.seeds for question in range(sizes.questions)]
     progress("recorded answers: replayed")
-    replayed = recordings.attempted(recordings.read(), recordings.ORDERS if sizes == Sizes() else 1)
+    replayed = asyncio.run(recordings.attempted(recordings.read(), recordings.ORDERS if sizes == Sizes() else 1))
     data = {passes.FILE.name: passes.digest(), recordings.FILE.name: recordings.digest()}
     return Measured(sizes, where, found, decoding.published(), scored, data, {each.name: names for each in found}, replayed=replayed)
 
