@@ -54,9 +54,9 @@ def test_a_serving_process_does_not_carry_what_it_does_not_use() -> None:
 
 
 def test_decisions_and_predictions_know_no_web() -> None:
-    """Strategies and judges wait for answers, so these know asyncio; nobody else does."""
+    """Strategies and judges wait for answers, so these know asyncio, and who replays them; nobody else does."""
     floors = [name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in MODULES if not name.startswith("gateway")]
-    waiting = [name for name in floors if name.startswith(("policies.decoding", "policies.judging"))]
+    waiting = [name for name in floors if name.startswith(("policies.decoding", "policies.judging", "policies.bench.recordings"))]
     web = {
         "gateway",
         "fastapi",

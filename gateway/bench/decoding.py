@@ -8,6 +8,7 @@ What is measured stands in policies/bench/decoding.py; here it becomes figures, 
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -104,7 +105,7 @@ def measure(sizes: Sizes, progress: Progress) -> Measured:
     names = [f"{seed}:{question}" for seed in sizes.seeds for question in range(sizes.questions)]
     joint = decoding.joint(sizes, progress)
     progress("recorded answers: replayed")
-    replayed = recordings.attempted(recordings.read(), recordings.ORDERS if sizes == Sizes() else 1)
+    replayed = asyncio.run(recordings.attempted(recordings.read(), recordings.ORDERS if sizes == Sizes() else 1))
     data = {passes.FILE.name: passes.digest(), recordings.FILE.name: recordings.digest()}
     named = {each.name: names for each in found}
     return Measured(sizes, where, found, decoding.published(), scored, data, named, joint, replayed=replayed)

@@ -6,7 +6,6 @@ whoever it asks a question has nothing recorded.
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import hashlib
 import random
@@ -175,7 +174,7 @@ async def replayed(made: Strategy, roles: Replayed) -> Recorded:
     raise ValueError("a strategy ended without an answer")
 
 
-def attempted(found: Sequence[Recorded], orders: int = ORDERS, seed: int = 1) -> dict[str, list[Attempt]]:
+async def attempted(found: Sequence[Recorded], orders: int = ORDERS, seed: int = 1) -> dict[str, list[Attempt]]:
     """By way to answer (WAYS), each question in so many orders of its samples, the same ones for all."""
     asked = {(item.family, item.number): item for item in items()}
     samples: dict[tuple[str, int], dict[str, list[Recorded]]] = {}
@@ -183,19 +182,16 @@ def attempted(found: Sequence[Recorded], orders: int = ORDERS, seed: int = 1) ->
         samples.setdefault((each.family, each.number), {}).setdefault(each.model, []).append(each)
     made: dict[str, Strategy] = {way: Single() if kind == SINGLE else strategy(kind, params) for way, (_, kind, params) in WAYS.items()}
 
-    async def all_of_them() -> dict[str, list[Attempt]]:
-        attempts: dict[str, list[Attempt]] = {way: [] for way in made}
-        for question, given in samples.items():
-            for order in range(orders):
-                chance = random.Random(f"{seed}:{question}:{order}")  # noqa: S311 - the same orders each time
-                drawn = {model: chance.sample(of, len(of)) for model, of in given.items()}
-                for way, each in made.items():
-                    roles = Replayed(drawn, WAYS[way][0])
-                    won = await replayed(each, roles)
-                    attempts[way].append(_attempt(asked[question], won, roles.drawn, orders))
-        return attempts
-
-    return asyncio.run(all_of_them())
+    attempts: dict[str, list[Attempt]] = {way: [] for way in made}
+    for question, given in samples.items():
+        for order in range(orders):
+            chance = random.Random(f"{seed}:{question}:{order}")  # noqa: S311 - the same orders each time
+            drawn = {model: chance.sample(of, len(of)) for model, of in given.items()}
+            for way, run in made.items():
+                roles = Replayed(drawn, WAYS[way][0])
+                won = await replayed(run, roles)
+                attempts[way].append(_attempt(asked[question], won, roles.drawn, orders))
+    return attempts
 
 
 def _attempt(item: Item, won: Recorded, drawn: Sequence[Recorded], orders: int) -> Attempt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,7 @@ def test_strategies_choose_among_what_was_recorded(tmp_path: Path) -> None:
     file = tmp_path / "recordings.jsonl.gz"
     recordings.write(file, [*strong, *weak])
     assert recordings.read(file) == [*strong, *weak]
-    found = recordings.attempted(recordings.read(file), orders=4)
+    found = asyncio.run(recordings.attempted(recordings.read(file), orders=4))
 
     def share(way: str) -> float:
         return sum(each.weight for each in found[way] if each.right)
