@@ -167,12 +167,13 @@ class Receipt(msgspec.Struct):
         out = [
             (b"x-request-id", self.request_id.encode()),
             (b"x-trilemma-decision-id", self.decision_id.encode()),
-            (b"x-trilemma-model", (self.served_model or "").encode()),
             (b"x-trilemma-policy", self.policy.encode()),
             (b"x-trilemma-strategy", self.strategy.encode()),
-            (b"x-trilemma-attempts", b"%d" % self.attempts),
             (b"x-trilemma-overhead-ms", b"%.2f" % (overhead * 1e3)),
         ]
+        if not stream or self.strategy == "single":  # of a strategy's stream neither is known yet
+            out.append((b"x-trilemma-model", (self.served_model or "").encode()))
+            out.append((b"x-trilemma-attempts", b"%d" % self.attempts))
         if not stream:
             candidates = sum([each.outcome in ("won", "lost") for each in self.tried]) if self.tried else int(self.outcome == "ok")
             out.append((b"x-trilemma-candidates", b"%d" % candidates))

@@ -36,6 +36,8 @@ from gateway.wire.usage import Usage
 from policies.decoding.single import Single
 from policies.decoding.strategy import REWARD, SAMPLER, VERIFIER, NoneLeft, Sample, Strategy, Task, Unanswered, Won, Written
 from policies.judging.conversation import conversation
+from policies.judging.lineup import ended
+from policies.judging.pointwise import ROOM
 from policies.values.answer import Said
 from policies.values.prompt import Turn
 
@@ -44,9 +46,12 @@ PATH: Final = "/v1/chat/completions"
 _ASKED: Final = 1_000_000
 # Characters of the request that a model which scores pairs of texts is shown.
 _QUESTION: Final = 24_000
+# More than half of the candidates failed: there is an answer, but hardly a choice.
+_BELOW: Final = "_below_quorum"
 # A reply of fewer tokens is of no use.
 _SHORTEST: Final = 16
 _BOUNDS: Final = ("max_completion_tokens", "max_tokens")
+_FORM: Final = ("response_format", "structured_outputs", "stop", "logprobs", "top_logprobs")
 _PURPOSES: Final[Mapping[str, Purpose]] = {"judge": "judge", "estimator": "judge"}
 
 
@@ -67,7 +72,8 @@ class _Came(msgspec.Struct, frozen=True):
 
 
 class Work:
-    """The roles of one request (policies/decoding/strategy.py). came: by index of the sample. error: why the last that failed did."""
+    """The roles of one request (policies/decoding/strategy.py). came: by index of the sample. error: why the last that failed did; last:
+    what the last said whose backend failed."""
 
     def __init__(self, decoding: Decoding, way: Way, model: RealModel, errand: Errand, receipt: Receipt, turns: Sequence[Turn]) -> None:
         self._decoding = decoding
@@ -87,6 +93,7 @@ class Work:
         self._task = Task(turns, self._seed if self._seed is not None else int(receipt.decision_id[-12:], 16), most)
         self.came: dict[int, _Came] = {}
         self.error: ApiError | None = None
+        self.last: Answer | None = None
         self._share = None if errand.choice is None else errand.choice.most
         # Of the budget, what is nobody's: a candidate has its share, and leaves what it does not need to questions.
         self._left = 0
@@ -136,7 +143,10 @@ class Work:
             if most < _SHORTEST:
                 raise Unanswered("budget_tokens")
         said = [{"role": "user", "content": prompt}]
-        body = orjson.dumps({"model": self._player(role).public, "messages": said, "max_tokens": most, "temperature": 0})
+        asked = {"model": self._player(role).public, "messages": said, "max_tokens": most, "temperature": 0}
+        if purpose == "candidate":  # its form is the caller's to say
+            asked |= {name: self.asked[name] for name in _FORM if self.asked.get(name) is not None}
+        body = orjson.dumps(asked)
         errand = self._question(PATH, body, purpose)
         self._left -= most
         try:
@@ -204,9 +214,13 @@ class Work:
 
     async def _rewarded(self, sample: Sample) -> float | None:
         model, scoring, turns = self._decoding.roles[REWARD], self._decoding.scoring, self._task.turns
-        question = turns[0].text if len(turns) == 1 else conversation(turns, _QUESTION)
-        said = [(turn.role, turn.text) for turn in turns]
-        body = score_body(scoring, model.public, question, said, text_of((sample.said,)))
+        space = self.room(REWARD, 0, ROOM)
+        answer_text = ended(text_of((sample.said,)), space // 2)
+        left = min(_QUESTION, space - len(answer_text))
+        question = turns[0].text if len(turns) == 1 and len(turns[0].text) <= left else conversation(turns, left)
+        fits = sum([len(turn.text) for turn in turns]) <= space - len(answer_text)
+        said = [(turn.role, turn.text) for turn in turns] if fits else [("user", question)]
+        body = score_body(scoring, model.public, question, said, answer_text)
         try:
             await self._room_for(body, 0)
             answer, _ = await self._relayed(model, self._question(PATHS[scoring], body, "scorer"))
@@ -264,6 +278,8 @@ class Work:
             raise _Refused(answer)
         sample = self._sample(index, answer, part)
         tried.outcome = "failed" if sample is None else "lost"
+        if sample is None and answer.stream is None and answer.status >= 400:
+            self.last = answer
         if sample is not None:
             tried.finish, tried.tokens, tried.cost = sample.said.finish, sample.tokens, part.cost
             if self._share is not None:
@@ -348,6 +364,9 @@ async def decoded(
         headers = [*_foreign(refused.answer.headers), *receipt.headers(stream=False)]
         return Answer(refused.answer.status, headers, refused.answer.body)
     except NoneLeft:
+        if work.error is None and work.last is not None:  # as it would be told of a plain call
+            receipt.status, receipt.outcome = work.last.status, "backend_error"
+            return Answer(work.last.status, [*_foreign(work.last.headers), *receipt.headers(stream=False)], work.last.body)
         raise work.error or ApiError(502, "backend_bad_answer", "No candidate came of this request.") from None
     finally:
         if beside is not None:
@@ -374,11 +393,16 @@ def _taken(won: Won, work: Work, decoding: Decoding, receipt: Receipt) -> Answer
     came = work.came[won.index]
     body, part = came.body, came.part
     receipt.served_model, receipt.backend, receipt.rates = part.served_model, part.backend, part.rates
-    receipt.status, receipt.outcome, receipt.why = came.answer.status, "ok", won.why
+    failed = sum([tried.outcome == "failed" for tried in receipt.tried])
+    why = f"{won.why}{_BELOW}" if 2 * failed > len(receipt.tried) else won.why
+    receipt.status, receipt.outcome, receipt.why = came.answer.status, "ok", why
     receipt.places = won.places
     if decoding.strategy.needs.logprobs and not work.asked.get("logprobs"):
         for choice in body["choices"]:
             choice["logprobs"] = None
+    elif decoding.strategy.needs.top > (top := work.asked.get("top_logprobs") or 0):
+        for token in [each for choice in body["choices"] for each in (choice.get("logprobs") or {}).get("content") or ()]:
+            token["top_logprobs"] = (token.get("top_logprobs") or [])[:top]
     usage = receipt.usage
     if usage is not None:
         body["usage"] = {
@@ -447,7 +471,7 @@ def _alone(body: bytes, asked: Mapping[str, Any], decoding: Decoding) -> bytes:
     needs = decoding.strategy.needs
     if needs.logprobs and not asked.get("logprobs"):
         changes["logprobs"] = b"true"
-    if needs.top and not asked.get("top_logprobs"):
+    if needs.top > (asked.get("top_logprobs") or 0):
         changes["top_logprobs"] = b"%d" % needs.top
     temperature = asked.get("temperature")
     if decoding.temperature is not None and isinstance(temperature, int | float) and temperature < decoding.temperature:

@@ -173,7 +173,10 @@ class Strategy(Protocol):
         ...
 
 
+_CUT: Final = frozenset(("length", "content_filter", "abort", "error"))
+
+
 def whole(sample: Sample) -> bool:
     """Whether it came to its own end, and says something."""
     said = sample.said
-    return said.finish != "length" and not said.refused and bool(said.tool_calls or said.spoken.strip())
+    return said.finish not in _CUT and not said.refused and bool(said.tool_calls or said.spoken.strip())

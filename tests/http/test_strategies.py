@@ -122,7 +122,8 @@ async def test_a_stream_has_all_that_one_has(house: House) -> None:
         "POST", CHAT, json={"model": "four", "messages": USER, "stream": True, "stream_options": {"include_usage": True}}
     ) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
-        assert "x-trilemma-model" in answer.headers or "x-trilemma-decision-id" in answer.headers
+        assert "x-trilemma-decision-id" in answer.headers
+        assert not {"x-trilemma-model", "x-trilemma-attempts"} & set(answer.headers), "not known yet"
         events = data(await answer.aread())
     assert events[-1] == b"[DONE]"
     chunks = [json.loads(each) for each in events[:-1]]
@@ -340,9 +341,39 @@ async def test_fewer_candidates_than_asked_still_answer(house: House) -> None:
 
 
 async def test_no_candidate_is_no_answer(house: House) -> None:
-    house.engine.script(default=Behaviour(status=500, body="{}"))
+    house.engine.script(default=Behaviour(status=500, body='{"error":{"message":"no","type":"x","code":500}}'))
     answer = await house.ask("four")
     assert answer.status_code >= 500 and "error" in answer.json()
+
+
+async def test_where_all_fail_alike_the_caller_is_told_what_a_plain_call_would_be(house: House) -> None:
+    """B016: status, words and the time to wait are the backend's."""
+    busy = Behaviour(status=429, body='{"error":{"message":"busy","type":"x","code":429}}', headers={"retry-after": "7"})
+    house.engine.script(default=busy)
+    answer = await house.ask("four")
+    assert (answer.status_code, answer.json()["error"]["message"], answer.headers["retry-after"]) == (429, "busy", "7")
+    assert house.run.settled[-1].outcome == "backend_error"
+
+
+async def test_an_answer_below_quorum_says_so(house: House) -> None:
+    broken = Behaviour(status=500, body="{}")
+    house.engine.script(broken, broken, broken, default=Behaviour(text="It is 4"))
+    answer = await house.ask("four")
+    assert answer.json()["choices"][0]["message"]["content"] == "It is 4"
+    assert house.run.settled[-1].why == "unanimous_below_quorum"
+
+
+async def test_what_was_cut_off_is_no_answer(house: House) -> None:
+    house.engine.script(Behaviour(text="4", finish_reason="abort"), *says("It is four", "It is four, I think"))
+    assert (await house.ask("warm")).json()["choices"][0]["message"]["content"] == "It is four"
+
+
+async def test_what_a_role_writes_has_the_form_that_was_asked_for(house: House) -> None:
+    house.engine.script(*says("4", "5"))
+    house.judge.script(Behaviour(text="4"))
+    await house.ask("written", response_format={"type": "json_object"}, stop=["END"])
+    (asked,) = [json.loads(each.body) for each in house.judge.requests if each.path == CHAT]
+    assert (asked["response_format"], asked["stop"]) == ({"type": "json_object"}, ["END"])
 
 
 async def test_a_deadline_takes_what_has_come(house: House) -> None:
