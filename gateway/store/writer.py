@@ -176,8 +176,11 @@ class Writer:
         self._asked_at = time.monotonic()
         try:
             self._sink.ready()
-            while self._queue:
-                self._store(self._next())
+            left = len(self._queue)  # what comes meanwhile is for the next round, or there would be no end to this one, and a row at a time
+            while left > 0:
+                items = self._next(left)
+                self._store(items)
+                left -= len(items)
                 self._asked_at = time.monotonic()
         except StoreError as error:
             self._failed(str(error), error.detail)
@@ -192,12 +195,12 @@ class Writer:
         self.rounds += 1
         return True
 
-    def _next(self) -> list[Item]:
-        """The rows of the next transaction. They stay in the queue until they are stored."""
+    def _next(self, most: int) -> list[Item]:
+        """The rows of the next transaction, so many at most. They stay in the queue until they are stored."""
         items: list[Item] = []
         text = 0
         # The other side only appends, and an iterator of a deque minds that; an index, near its ends, does not.
-        for index in range(min(len(self._queue), self._batch)):
+        for index in range(min(most, self._batch)):
             item = self._queue[index]
             text += item[2]
             if items and text > _TEXT_IN_A_BATCH:

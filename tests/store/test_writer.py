@@ -327,3 +327,24 @@ def test_deleting_may_fail(database: Database, writer: Make, caplog: pytest.LogC
     until(lambda: database.rows == rows(2), "rows are stored")
     assert running.trouble is None
     assert len(caplog.records) == 1
+
+
+def test_a_round_ends_though_rows_go_on_coming(database: Database, writer: Make) -> None:
+    """As with a slow database under steady traffic: nobody waits for ever for a round to end, and rows are not stored one at a time."""
+    made: list[Writer] = []
+    ended: list[int] = []
+    store = database.store
+
+    def slow(items: Sequence[Item]) -> None:
+        store(items)
+        ended.append(made[0].rounds)
+        if len(ended) < 20:  # two more come whenever some are stored
+            for number in range(2):
+                made[0].put("decisions", (f"{len(ended)}-{number}",))
+
+    database.store = slow  # type: ignore[method-assign]
+    made.append(writer())
+    made[0].put("decisions", ("first",))
+    until(lambda: len(database.rows) == 1 + 19 * 2, "all rows are stored")
+    assert [each - ended[0] for each in ended] == list(range(20)), "a round for each"
+    assert [len(batch) for batch in database.batches] == [1] + [2] * 19
