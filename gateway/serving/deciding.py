@@ -164,7 +164,7 @@ def _strategies(route: VirtualModel, receipt: Receipt, fields: Fields, asked: Op
         barred = "model"
     elif (fields.n or 1) > 1:
         barred = "n"
-    return Strategies(route.counts, route.dearest, route.beside, asked.strategy, barred)
+    return Strategies(route.counts, route.dearest, route.beside, route.others, asked.strategy, barred)
 
 
 def _failed(deciding: Deciding, route: VirtualModel, receipt: Receipt, error: Exception) -> str:

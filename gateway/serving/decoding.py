@@ -342,7 +342,8 @@ async def decoded(
     begun = time.perf_counter()
     work = Work(decoding, way, model, errand, receipt, turns)
     strategy: Strategy = decoding.strategy
-    if strategy.most > 1 and decoding.temperature is None and work.asked.get("temperature") == 0:
+    alike = decoding.temperature is None and work.asked.get("temperature") == 0
+    if alike and strategy.most > 1 and not strategy.needs.mixed:
         strategy = Single("temperature_0")  # all would be the same
     beside = receipt.permit.beside() if receipt.permit is not None and strategy.most > 1 else None
     won: Won | None = None

@@ -46,12 +46,14 @@ class Eligible(msgspec.Struct, frozen=True, gc=False):
 
 class Strategies(msgspec.Struct, frozen=True):
     """counts: candidates of each plan in the worst case, 1: it has no strategy. rates: of each plan, the highest of those who answer.
-    beside: of each plan, what its questions to others cost at most, USD. wanted: the one that the caller asks for. barred: the
-    parameter of the request because of which it can be served by one plain call only."""
+    beside: of each plan, what its questions to others cost at most, USD. others: of each plan, the models that answer beside its own.
+    wanted: the one that the caller asks for. barred: the parameter of the request because of which it can be served by one plain call
+    only."""
 
     counts: Sequence[int]
     rates: Sequence[Rates]
     beside: Sequence[float]
+    others: Sequence[Sequence[RealModel]]
     wanted: str | None = None
     barred: str | None = None
 
@@ -112,9 +114,14 @@ def eligible(
         keep([strategies.against(plan) for plan in plans], strategies.refusal)
     if reasoning is not None:
         keep([None if plan.reasoning in (None, reasoning) else "reasoning" for plan in plans], None)
+    others = [()] * len(plans) if strategies is None else strategies.others
     for need in needs:
         keep(each(partial(_lacks, need)), partial(_no_capability, need))
+        keep([_first(partial(_lacks, need), beside) for beside in others], partial(_no_capability, need))
     keep([_too_long(model, prompt, bound) for model, bound in zip(models, bounds, strict=True)], _no_context)
+    if strategies is not None:
+        by_plan = zip(others, bounds, strict=True)
+        keep([_first(partial(_too_long, prompt=prompt, bound=bound), beside) for beside, bound in by_plan], _no_context)
     if max_cost is not None:
         if strategies is None:
             paid = [_paid(model.rates, prompt, max_cost, answers, 1) for model in models]
@@ -140,6 +147,11 @@ def _all_fit(models: Sequence[RealModel], prompt: Prompt, bounds: Sequence[int |
 
 
 Against = Callable[[RealModel], str | None]
+
+
+def _first(against: Against, models: Sequence[RealModel]) -> str | None:
+    """What is against the first of them against which there is anything."""
+    return next((why for model in models if (why := against(model)) is not None), None)
 
 
 def _each(models: Sequence[RealModel]) -> Callable[[Against], list[str | None]]:

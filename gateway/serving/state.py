@@ -93,10 +93,15 @@ class Decoding:
     scoring: Scoring = "score"
     verifier: Verifying | None = None
 
+    @property
+    def others(self) -> tuple[RealModel, ...]:
+        """Who answers the request beside the plan's own model."""
+        asked = self.strategy.needs.asked
+        return tuple(each for role, each in self.roles.items() if asked is None or role != asked.role)
+
     def dearest(self, model: RealModel) -> Rates:
         """The highest rates among those who answer: the plan's own model, and who else samples."""
-        asked = self.strategy.needs.asked
-        found = [model.rates, *(each.rates for role, each in self.roles.items() if asked is None or role != asked.role)]
+        found = [model.rates, *(each.rates for each in self.others)]
         return Rates(*(max(getattr(each, name) for each in found) for name in ("input", "cached_input", "output")))
 
     def beside(self, model: RealModel) -> float:
@@ -114,9 +119,10 @@ class VirtualModel:
 
     models, decodings: of each plan, in order; None: one plain call. counts: of each plan, its candidates in the worst case. decodes: some
     plan has a strategy. dearest: of each plan, the highest rates among those who answer. beside: of each plan, what all its questions
-    cost, at most, USD. distinct: the models, each once. kinds: of each plan a number, the same for those that differ in name and bound
-    only. baseline: name of the plan that serves when no policy can decide. policies: all that are configured and fit these plans, by name.
-    max_cost: USD. preference, prices: what counts how much; prices win. encoder_s: how long slow features may take.
+    cost, at most, USD. others: of each plan, who else answers. distinct: the models, each once. kinds: of each plan a number, the same for
+    those that differ in name and bound only. baseline: name of the plan that serves when no policy can decide. policies: all that are
+    configured and fit these plans, by name. max_cost: USD. preference, prices: what counts how much; prices win. encoder_s: how long slow
+    features may take.
     """
 
     name: str
@@ -136,6 +142,7 @@ class VirtualModel:
     distinct: tuple[RealModel, ...] = field(init=False)
     dearest: tuple[Rates, ...] = field(init=False)
     beside: tuple[float, ...] = field(init=False)
+    others: tuple[tuple[RealModel, ...], ...] = field(init=False)
     kinds: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -144,6 +151,7 @@ class VirtualModel:
         object.__setattr__(self, "decodes", any(each is not None for each in self.decodings))
         pairs = list(zip(self.models, self.decodings, strict=True))
         object.__setattr__(self, "dearest", tuple(model.rates if each is None else each.dearest(model) for model, each in pairs))
+        object.__setattr__(self, "others", tuple(() if each is None else each.others for each in self.decodings))
         object.__setattr__(self, "beside", tuple(0.0 if each is None else each.beside(model) for model, each in pairs))
         object.__setattr__(self, "distinct", tuple({id(model): model for model in self.models}.values()))
         ways = [(plan.model, plan.reasoning, plan.strategy) for plan in self.plans]

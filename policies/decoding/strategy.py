@@ -134,7 +134,8 @@ class Needs(msgspec.Struct, frozen=True):
     """What a strategy needs. logprobs: of the tokens of each sample; top: alternatives of each token, 0 if none. roles: that it asks.
     scorers: that it has samples scored by; nobody else plays these. thinking: tokens of thought that a sample may have, where
     its engine bounds them by itself; None: as many as it will. writes: that it writes on, where that can be had. asked: what
-    each of its questions is; None: it has none, or a service of the operator's answers them."""
+    each of its questions is; None: it has none, or a service of the operator's answers them. mixed: its candidates come of several models,
+    so that they differ at temperature 0, too."""
 
     logprobs: bool = False
     top: int = 0
@@ -143,6 +144,7 @@ class Needs(msgspec.Struct, frozen=True):
     thinking: int | None = None
     writes: bool = False
     asked: Question | None = None
+    mixed: bool = False
 
 
 class Strategy(Protocol):

@@ -80,7 +80,7 @@ class Synthesis:
     def needs(self) -> Needs:
         """See Strategy."""
         asked = Question(SYNTHESIZER, self._params.room, self._params.answer_tokens)
-        return Needs(roles=frozenset({SYNTHESIZER, *self._params.roles}), asked=asked)
+        return Needs(roles=frozenset({SYNTHESIZER, *self._params.roles}), asked=asked, mixed=bool(self._params.roles))
 
     @property
     def most(self) -> int:

@@ -244,6 +244,46 @@ async def test_questions_have_what_candidates_leave_of_the_budget(tmp_path: Path
     assert receipt.why == ("judge" if asked else "judge_failed")
 
 
+@pytest.mark.parametrize(
+    ("strong", "body", "code"),
+    [
+        ({"context": 256}, {"messages": [{"role": "user", "content": "word " * 1_000}]}, "context_length_exceeded"),
+        ({"capabilities": ["logprobs"]}, {"tools": [{"type": "function", "function": {"name": "f"}}]}, "caller_unsupported_capability"),
+    ],
+)
+async def test_who_may_answer_has_to_be_able_to(tmp_path: Path, strong: dict[str, Any], body: dict[str, Any], code: str) -> None:
+    async with MockBackend(["m", "strong"]) as engine:
+        config = config_for(
+            {"e": {"url": engine.url, "models": {"m": "m", "strong": "strong"}}},
+            models={"strong": strong},
+            strategies={"ladder": {"type": "cascade", "roles": {"strong": "strong"}}},
+            virtual_models={"v": {"policy": "fixed", "plans": {"p": {"model": "m", "strategy": "ladder"}}}},
+            policies={"fixed": {"type": "fixed"}},
+        )
+        async with running(config, tmp_path) as run, run.client() as client:
+            answer = await client.post(CHAT, json={"model": "v", "messages": USER} | body)
+            fits = await client.post(CHAT, json={"model": "v", "messages": USER})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
+        assert fits.status_code == 200
+
+
+async def test_several_models_differ_at_temperature_0_too(tmp_path: Path) -> None:
+    async with MockBackend(["m"]) as engine, MockBackend(["other"]) as other:
+        engine.script(*says("It is 4", "It is 4."))
+        other.script(*says("It is 5"))
+        config = config_for(
+            {"e": {"url": engine.url, "models": {"m": "m"}}, "o": {"url": other.url, "models": {"other": "other"}}},
+            strategies={"mixed": {"type": "synthesis", "params": {"n": 1, "roles": ["second"]}, "roles": {"second": "other"}}},
+            virtual_models={"v": {"policy": "fixed", "plans": {"p": {"model": "m", "strategy": "mixed"}}}},
+            policies={"fixed": {"type": "fixed"}},
+        )
+        async with running(config, tmp_path) as run, run.client() as client:
+            answer = await client.post(CHAT, json={"model": "v", "messages": USER, "temperature": 0})
+        asked = [each for each in (*engine.requests, *other.requests) if each.path == CHAT]
+    assert answer.json()["choices"][0]["message"]["content"] == "It is 4."
+    assert (len(asked), run.settled[0].why) == (3, "synthesis")
+
+
 async def test_a_question_that_a_limit_does_not_allow_is_not_asked(tmp_path: Path) -> None:
     async with MockBackend(["m"]) as engine, MockBackend(["judge"]) as judge:
         engine.script(*says("It is 4", "It is 5"))
