@@ -267,6 +267,22 @@ async def test_who_may_answer_has_to_be_able_to(tmp_path: Path, strong: dict[str
         assert fits.status_code == 200
 
 
+@pytest.mark.parametrize(("asked", "sent", "told"), [({"logprobs": True}, 5, 0), ({"logprobs": True, "top_logprobs": 2}, 5, 2)])
+async def test_a_caller_has_as_many_alternatives_as_it_asked_for(tmp_path: Path, asked: dict[str, Any], sent: int, told: int) -> None:
+    async with MockBackend(["m"]) as engine:
+        config = config_for(
+            {"e": {"url": engine.url, "models": {"m": "m"}}},
+            strategies={"deep": {"type": "self_consistency", "params": {"n": 2, "stop": "never", "vote": "deepconf"}}},
+            virtual_models={"v": {"policy": "fixed", "plans": {"p": {"model": "m", "strategy": "deep"}}}},
+            policies={"fixed": {"type": "fixed"}},
+        )
+        async with running(config, tmp_path) as run, run.client() as client:
+            answer = await client.post(CHAT, json={"model": "v", "messages": USER, "max_tokens": 3} | asked)
+        assert {json.loads(each.body)["top_logprobs"] for each in engine.requests if each.path == CHAT} == {sent}
+    content = answer.json()["choices"][0]["logprobs"]["content"]
+    assert [len(each["top_logprobs"]) for each in content] == [told] * 3
+
+
 async def test_several_models_differ_at_temperature_0_too(tmp_path: Path) -> None:
     async with MockBackend(["m"]) as engine, MockBackend(["other"]) as other:
         engine.script(*says("It is 4", "It is 4."))

@@ -31,12 +31,12 @@ def score(value: float) -> Behaviour:
 
 
 @asynccontextmanager
-async def scoring(spec: dict[str, Any], folder: Path, decisions: Path) -> AsyncIterator[House]:
+async def scoring(spec: dict[str, Any], folder: Path, decisions: Path, **reward_model: Any) -> AsyncIterator[House]:
     """A house whose `judge` is the model that scores, known to its backend as rm-8b, at 2 USD per million tokens read."""
     async with MockBackend(["m"]) as engine, MockBackend(["rm-8b"]) as reward:
         config = config_for(
             {"e": {"url": engine.url, "models": {"m": "m"}}, "r": {"url": reward.url, "models": {"rm": "rm-8b"}}},
-            models={"m": {**PRICE, "attempts": 1}, "rm": {"price": {"input": 2.0, "output": 0.0}, "attempts": 1}},
+            models={"m": {**PRICE, "attempts": 1}, "rm": {"price": {"input": 2.0, "output": 0.0}, "attempts": 1, **reward_model}},
             strategies={"best": spec},
             virtual_models={"best": {"policy": "fixed", "plans": {"p": {"model": "m", "strategy": "best"}}}},
             policies={"fixed": {"type": "fixed"}},
@@ -171,3 +171,15 @@ async def test_a_service_that_fails_takes_nothing_from_the_answer(
         assert (answer.status_code, answer.json()["choices"][0]["message"]["content"][-1]) == (200, "4")
         assert (await house.receipt(answer))["strategy_why"] == "verifier_failed"
     assert len(checker.asked) == 3
+
+
+async def test_a_reward_model_with_a_small_context_reads_what_it_can(tmp_path: Path, decisions: Path) -> None:
+    """512 tokens, at 3 characters each: the end of the answer, and the ends of the question."""
+    async with scoring({**REWARD, "params": {"n": 2, "select": "reward"}}, tmp_path, decisions, context=512) as house:
+        house.engine.script(*says(*["Step. " * 500 + "It is 4"] * 2))
+        house.judge.script(score(0.5), score(0.5))
+        answer = await house.ask("best", messages=[{"role": "user", "content": "Why? " * 500 + "Say it."}], max_tokens=2_000)
+        asked, _ = [json.loads(each.body) for each in house.judge.requests_to(SCORES)]
+    assert answer.status_code == 200
+    assert len(asked["text_1"]) + len(asked["text_2"]) <= 3 * 512
+    assert asked["text_2"].endswith("It is 4") and "Say it." in asked["text_1"]
