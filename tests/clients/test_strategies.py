@@ -21,10 +21,10 @@ from tests.support.running import KEY, Running, config_for, running
 LONG = "It is 4, for two and two are four.\n  Grüße, 你好 🙂. " * 30
 CALLS = (ToolCall("weather", '{"city": "Rome"}', id="call_1"), ToolCall("clock", '{"zone":"CET"}', id="call_2"))
 WINNERS: Mapping[str, Behaviour] = {
-    "long": Behaviour(text=LONG, delay_headers_s=0.1),
-    "tools": Behaviour(tool_calls=CALLS, delay_headers_s=0.1),
-    "empty": Behaviour(text="", delay_headers_s=0.1),
-    "thinking": Behaviour(text="It is 4", reasoning="Two and two. ", delay_headers_s=0.1),
+    "long": Behaviour(text=LONG, delay_headers_s=0.3),
+    "tools": Behaviour(tool_calls=CALLS, delay_headers_s=0.3),
+    "empty": Behaviour(text="", delay_headers_s=0.3),
+    "thinking": Behaviour(text="It is 4", reasoning="Two and two. ", delay_headers_s=0.3),
 }
 
 
