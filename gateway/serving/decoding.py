@@ -423,14 +423,16 @@ def _taken(won: Won, work: Work, decoding: Decoding, receipt: Receipt) -> Answer
 
 def guess(calls: Sequence[UpstreamCall], most: int | None) -> None:
     """Says of cancelled candidates what they are likely to have sampled by then, for their engines never do: at the pace of the others of
-    the same model, which have told. most: tokens of one."""
+    the same model, which have told, and with the prompt of the first. calls: in the order in which they began, so that what a role that
+    answers is asked comes after. most: tokens of one."""
     for call in calls:
         if call.purpose != "candidate" or call.outcome != "cancelled" or call.usage is not None or call.ended is None:
             continue
-        others = [(each, each.usage) for each in calls if each.model == call.model and each.usage is not None and not each.estimated]
+        alike = [each for each in calls if each.purpose == "candidate" and each.model == call.model and not each.estimated]
+        others = [(each, each.usage) for each in alike if each.usage is not None]
         took_s = sum([each.ended - each.started for each, _ in others if each.ended is not None])
         if took_s > 0:
-            pace, told = sum([usage.completion for _, usage in others]) / took_s, others[-1][1]
+            pace, told = sum([usage.completion for _, usage in others]) / took_s, others[0][1]
             tokens = int(pace * (call.ended - call.started))
             call.usage, call.estimated = Usage(told.prompt, told.cached, tokens if most is None else min(tokens, most)), True
 

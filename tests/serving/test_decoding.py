@@ -228,3 +228,19 @@ def test_what_cancelled_candidates_sampled_is_guessed_at_the_pace_of_the_others(
 
     assert guessed(None) == [Usage(5, 2, 15), None, None]
     assert guessed(12) == [Usage(5, 2, 12), None, None]
+
+
+def test_a_cancelled_candidate_is_not_taken_for_a_question() -> None:
+    """20 tokens in 2 seconds, so 20 in 2; a judge or a synthesizer of the same model, later, read far more and has another pace."""
+
+    def call(started: float, took_s: float, usage: Usage | None, purpose: Purpose = "candidate") -> UpstreamCall:
+        outcome = "cancelled" if usage is None else "ok"
+        return UpstreamCall("a", "A", started, purpose, ended=started + took_s, outcome=outcome, usage=usage)
+
+    cancelled = call(0.0, 2.0, None)
+    guess([call(0.0, 2.0, Usage(30, 0, 20)), cancelled, call(2.0, 1.0, Usage(4_000, 0, 1), "judge")], None)
+    assert cancelled.usage == Usage(30, 0, 20)
+
+    cancelled = call(0.0, 2.0, None)
+    guess([call(0.0, 2.0, Usage(30, 0, 20)), cancelled, call(2.0, 2.0, Usage(4_000, 0, 20))], None)
+    assert cancelled.usage == Usage(30, 0, 20), "whose prompt is that of the first, for questions come after candidates"
