@@ -164,7 +164,7 @@ def _strategies(route: VirtualModel, receipt: Receipt, fields: Fields, asked: Op
         barred = "model"
     elif (fields.n or 1) > 1:
         barred = "n"
-    return Strategies(route.counts, route.dearest, route.beside, route.others, asked.strategy, barred)
+    return Strategies(route.loads, asked.strategy, barred)
 
 
 def _failed(deciding: Deciding, route: VirtualModel, receipt: Receipt, error: Exception) -> str:
@@ -202,7 +202,7 @@ def _candidates(deciding: Deciding, route: VirtualModel, may: Eligible, prompt: 
         alike = (-1 if plan.name == stays else route.kinds[index], most)
         expected = known.get(alike)
         if expected is None:
-            expected = deciding.expectations.of(plan, route.models[index], prompt, most, standing, route.counts[index])
+            expected = deciding.expectations.of(plan, route.models[index], prompt, most, standing, route.loads[index].candidates)
             known[alike] = expected
         cost, latency = expected
         found.append(Candidate(plan, index, cost, latency))

@@ -17,14 +17,14 @@ from typing import Any, Final
 import msgspec
 import orjson
 
-from gateway.access.limit import Need
-from gateway.access.limits import Permit
+from gateway.engines.reasoning import thinking_members
 from gateway.serving.call import Answer, Call, Purpose, Receipt, Tried, UpstreamCall
 from gateway.serving.eligible import least
 from gateway.serving.errand import Errand
 from gateway.serving.included import Tell
 from gateway.serving.needs import need_of
 from gateway.serving.patience import Patience
+from gateway.serving.purse import Purse
 from gateway.serving.relay import Way, apart
 from gateway.serving.state import CHARACTERS_OF_TOKEN, Decoding, RealModel
 from gateway.serving.writing import Writing, completion, told_more
@@ -48,8 +48,6 @@ _ASKED: Final = 1_000_000
 _QUESTION: Final = 24_000
 # More than half of the candidates failed: there is an answer, but hardly a choice.
 _BELOW: Final = "_below_quorum"
-# A reply of fewer tokens is of no use.
-_SHORTEST: Final = 16
 _BOUNDS: Final = ("max_completion_tokens", "max_tokens")
 _FORM: Final = ("response_format", "structured_outputs", "stop", "logprobs", "top_logprobs")
 _PURPOSES: Final[Mapping[str, Purpose]] = {"judge": "judge", "estimator": "judge"}
@@ -88,16 +86,14 @@ class Work:
         self._writing = Writing(model, self.asked, errand, self._written_by)
         self._begun = 0
         self._questions = 0
-        bounds = [bound for name in _BOUNDS if isinstance(bound := self.asked.get(name), int) and bound > 0]
-        most = least(min(bounds, default=None), None if errand.choice is None else errand.choice.most)
-        self._task = Task(turns, self._seed if self._seed is not None else int(receipt.decision_id[-12:], 16), most)
+        share = None if errand.choice is None else errand.choice.most
+        self._longest = min([bound for name in _BOUNDS if isinstance(bound := self.asked.get(name), int) and bound > 0], default=None)
+        chance = self._seed if self._seed is not None else int(receipt.decision_id[-12:], 16)
+        self._task = Task(turns, chance, least(self._longest, share))
+        self.purse = Purse(share, receipt.permit)
         self.came: dict[int, _Came] = {}
         self.error: ApiError | None = None
         self.last: Answer | None = None
-        self._share = None if errand.choice is None else errand.choice.most
-        # Of the budget, what is nobody's: a candidate has its share, and leaves what it does not need to questions.
-        self._left = 0
-        self._permits: list[Permit] = []
 
     @property
     def task(self) -> Task:
@@ -131,31 +127,23 @@ class Work:
     async def ask(self, role: str, prompt: str, most: int) -> Sample:
         """See Roles."""
         self._questions += 1
-        index = _ASKED + self._questions
+        index, model = _ASKED + self._questions, self._player(role)
         purpose = _PURPOSES.get(role, "candidate")
-        if purpose == "candidate":  # it may be the answer, and no longer than the caller wants it
-            bounds = [bound for name in _BOUNDS if isinstance(bound := self.asked.get(name), int) and bound > 0]
-            most = min([most, *bounds])
-        if (held := self._player(role).held_context()) is not None:
+        if (held := model.held_context()) is not None:
             most = min(most, held // 2)
-        if self._share is not None:
-            most = min(most, self._left)
-            if most < _SHORTEST:
-                raise Unanswered("budget_tokens")
+        form: dict[str, Any] = {}
+        if purpose == "candidate":  # it may be the answer: in the form that the caller wants, and no longer
+            most = least(most, self._longest) or most
+            form = {name: self.asked[name] for name in _FORM if self.asked.get(name) is not None}
+        most = await self.purse.lend(len(prompt.encode("utf-8", "replace")), most)
         said = [{"role": "user", "content": prompt}]
-        asked = {"model": self._player(role).public, "messages": said, "max_tokens": most, "temperature": 0}
-        if purpose == "candidate":  # its form is the caller's to say
-            asked |= {name: self.asked[name] for name in _FORM if self.asked.get(name) is not None}
-        body = orjson.dumps(asked)
-        errand = self._question(PATH, body, purpose)
-        self._left -= most
+        body = orjson.dumps({"model": model.public, "messages": said, "max_tokens": most, "temperature": 0, **form})
         try:
-            await self._room_for(body, most)
-            answer, part = await self._relayed(self._player(role), errand)
+            answer, part = await self._relayed(model, self._question(PATH, body, purpose))
         except ApiError as error:
             raise Unanswered(error.code) from None
         if part.usage is not None:
-            self._left += max(0, most - part.usage.completion)
+            self.purse.returned(most - part.usage.completion)
         sample = self._sample(index, answer, part)
         if sample is None:
             raise Unanswered("answer")
@@ -165,6 +153,11 @@ class Work:
     def writes(self) -> bool:
         """See Roles."""
         return self._writing.able
+
+    @property
+    def bounds_thoughts(self) -> bool:
+        """See Roles."""
+        return all(thinking_members(each.adapter.name, 1) for each in self._model.backends)
 
     async def write(self, text: str, most: int | None, stop: Sequence[str] = ()) -> Written:
         """See Roles."""
@@ -215,16 +208,16 @@ class Work:
     async def _rewarded(self, sample: Sample) -> float | None:
         model, scoring, turns = self._decoding.roles[REWARD], self._decoding.scoring, self._task.turns
         space = self.room(REWARD, 0, ROOM)
-        answer_text = ended(text_of((sample.said,)), space // 2)
-        left = min(_QUESTION, space - len(answer_text))
-        question = turns[0].text if len(turns) == 1 and len(turns[0].text) <= left else conversation(turns, left)
-        fits = sum([len(turn.text) for turn in turns]) <= space - len(answer_text)
-        said = [(turn.role, turn.text) for turn in turns] if fits else [("user", question)]
-        body = score_body(scoring, model.public, question, said, answer_text)
+        text = ended(text_of((sample.said,)), space // 2)
+        left = space - len(text)
+        said = [(turn.role, turn.text) for turn in turns]
+        fits = sum([len(each) for _, each in said]) <= left
+        question = said[0][1] if fits and len(said) == 1 else conversation(turns, min(_QUESTION, left))
+        body = score_body(scoring, model.public, question, said if fits else [("user", question)], text)
         try:
-            await self._room_for(body, 0)
+            await self.purse.lend(len(body), 0)
             answer, _ = await self._relayed(model, self._question(PATHS[scoring], body, "scorer"))
-        except ApiError:
+        except (ApiError, Unanswered):
             return None
         if answer.stream is not None:
             answer.stream.close()
@@ -282,29 +275,13 @@ class Work:
             self.last = answer
         if sample is not None:
             tried.finish, tried.tokens, tried.cost = sample.said.finish, sample.tokens, part.cost
-            if self._share is not None:
-                self._left += max(0, self._share - sample.tokens)
+            self.purse.ended(sample.tokens)
         return sample
 
     async def _relayed(self, model: RealModel, errand: Errand) -> tuple[Answer, Receipt]:
         """With a patience of its own, for it runs in a task of its own. Raises ApiError."""
         way = msgspec.structs.replace(self._way, patience=Patience(self._way.patience.deadline))
         return await apart(way, model, errand, self._receipt)
-
-    async def _room_for(self, body: bytes, most: int) -> None:
-        """Takes what a question may use of the caller's limits. Raises ApiError 429."""
-        if self._receipt.permit is None:
-            return
-        beside = self._receipt.permit.beside()
-        self._permits.append(beside)
-        need = Need(-(-len(body) // CHARACTERS_OF_TOKEN), most)
-        if not beside.take(need):
-            await beside.drawn(need)
-
-    def give_back(self) -> None:
-        """The request has ended: what questions took of its caller's limits counts with it from now on."""
-        for permit in self._permits:
-            permit.close(0)
 
     async def _written_by(self, model: RealModel, errand: Errand) -> tuple[Answer, Receipt]:
         answer, part = await self._relayed(model, errand)
@@ -370,12 +347,13 @@ async def decoded(
             return Answer(work.last.status, [*_foreign(work.last.headers), *receipt.headers(stream=False)], work.last.body)
         raise work.error or ApiError(502, "backend_bad_answer", "No candidate came of this request.") from None
     finally:
-        if beside is not None:
-            beside.close(0)  # what was used of it, the request's own permit counts
-        work.give_back()
         receipt.waited += time.perf_counter() - begun
         receipt.calls.sort(key=lambda call: call.started)
         guess(receipt.calls, work.task.most)
+        if beside is not None:  # what was used of it counts with the request's own, if that is known
+            unknown = any(call.purpose == "candidate" and call.outcome == "cancelled" and call.usage is None for call in receipt.calls)
+            beside.close(None if unknown else 0)
+        work.purse.close()
         receipt.usage = _used(work, receipt)  # also where nothing comes of it
         if won is not None:
             for tried in receipt.tried:

@@ -4,6 +4,7 @@
     reasoning         the caller asks for another amount of thinking
     capability:NAME   the model cannot do what the request needs, anywhere in its history
     context_length    prompt and answer would not fit
+    budget_tokens     not even short answers of all candidates fit
     max_cost          not even a short answer is paid for
     unavailable       no replica would take a call now
 
@@ -20,9 +21,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from gateway.serving.choice import Excluded
-from gateway.serving.state import RealModel
+from gateway.serving.state import Load, RealModel
 from gateway.wire.errors import ApiError
-from gateway.wire.usage import Rates
 from policies.decoding.registry import SINGLE
 from policies.values.plan import Plan, Reasoning
 from policies.values.prompt import Prompt
@@ -45,15 +45,10 @@ class Eligible(msgspec.Struct, frozen=True, gc=False):
 
 
 class Strategies(msgspec.Struct, frozen=True):
-    """counts: candidates of each plan in the worst case, 1: it has no strategy. rates: of each plan, the highest of those who answer.
-    beside: of each plan, what its questions to others cost at most, USD. others: of each plan, the models that answer beside its own.
-    wanted: the one that the caller asks for. barred: the parameter of the request because of which it can be served by one plain call
-    only."""
+    """loads: of each plan. wanted: the one that the caller asks for. barred: the parameter of the request because of which it can be
+    served by one plain call only."""
 
-    counts: Sequence[int]
-    rates: Sequence[Rates]
-    beside: Sequence[float]
-    others: Sequence[Sequence[RealModel]]
+    loads: Sequence[Load]
     wanted: str | None = None
     barred: str | None = None
 
@@ -106,32 +101,27 @@ def eligible(
             excluded.extend(Excluded(plans[index].name, why) for index in left if (why := against[index]) is not None)
             left = kept
 
-    each = _each(models)
-    counts = [1] * len(plans) if strategies is None else strategies.counts
-    most = tuple([bound if bound is None or count == 1 else max(1, bound // count) for bound, count in zip(bounds, counts, strict=True)])
-    bounds = list(most)
+    loads = [Load.of(model, None) for model in models] if strategies is None else strategies.loads
+    shares = [bound if bound is None else bound // load.candidates for bound, load in zip(bounds, loads, strict=True)]
+    wanted = [least(share, prompt.max_tokens) for share in shares]
+    each = _each([load.models for load in loads])
     if strategies is not None:
         keep([strategies.against(plan) for plan in plans], strategies.refusal)
+        small = [load.candidates > 1 and _too_few(share, prompt.max_tokens) for share, load in zip(shares, loads, strict=True)]
+        keep(["budget_tokens" if is_small else None for is_small in small], _no_budget)
     if reasoning is not None:
         keep([None if plan.reasoning in (None, reasoning) else "reasoning" for plan in plans], None)
-    others = [()] * len(plans) if strategies is None else strategies.others
     for need in needs:
         keep(each(partial(_lacks, need)), partial(_no_capability, need))
-        keep([_first(partial(_lacks, need), beside) for beside in others], partial(_no_capability, need))
-    keep([_too_long(model, prompt, bound) for model, bound in zip(models, bounds, strict=True)], _no_context)
-    if strategies is not None:
-        by_plan = zip(others, bounds, strict=True)
-        keep([_first(partial(_too_long, prompt=prompt, bound=bound), beside) for beside, bound in by_plan], _no_context)
+    by_plan = zip(loads, shares, strict=True)
+    keep([_first(partial(_too_long, prompt=prompt, bound=share), load.models) for load, share in by_plan], _no_context)
+    most = tuple(shares)
     if max_cost is not None:
-        if strategies is None:
-            paid = [_paid(model.rates, prompt, max_cost, answers, 1) for model in models]
-        else:
-            each_plan = zip(strategies.rates, strategies.beside, counts, strict=True)
-            paid = [_paid(rates, prompt, max_cost - beside, answers, count) for rates, beside, count in each_plan]
-        most = tuple(map(least, bounds, paid))
-        dear = [_too_dear(*bound) for bound in zip(paid, [least(bound, prompt.max_tokens) for bound in bounds], strict=True)]
-        keep(["max_cost" if is_dear else None for is_dear in dear], _no_money)
-    keep(each(lambda model: None if model.replicas.any_live else "unavailable"), None)
+        paid = [_paid(load, prompt, max_cost, answers) for load in loads]
+        most = tuple(map(least, shares, paid))
+        keep(["max_cost" if _too_few(*bound) else None for bound in zip(paid, wanted, strict=True)], _no_money)
+    live = _each([(model,) for model in models])
+    keep(live(lambda model: None if model.replicas.any_live else "unavailable"), None)
     return Eligible(tuple(left), tuple(excluded), most)
 
 
@@ -154,14 +144,14 @@ def _first(against: Against, models: Sequence[RealModel]) -> str | None:
     return next((why for model in models if (why := against(model)) is not None), None)
 
 
-def _each(models: Sequence[RealModel]) -> Callable[[Against], list[str | None]]:
-    """Asks once for each model what is against it, however many plans it has; the answers, by plan."""
-    ids = [id(model) for model in models]
-    distinct = {id(model): model for model in models}
+def _each(groups: Sequence[Sequence[RealModel]]) -> Callable[[Against], list[str | None]]:
+    """Asks once for each group of models what is against it, however many plans it has; the answers, by plan."""
+    keys = [tuple(map(id, group)) for group in groups]
+    distinct = dict(zip(keys, groups, strict=True))
 
     def asked(against: Against) -> list[str | None]:
-        found = {key: against(model) for key, model in distinct.items()}
-        return [found[key] for key in ids]
+        found = {key: _first(against, group) for key, group in distinct.items()}
+        return [found[key] for key in keys]
 
     return asked
 
@@ -191,17 +181,18 @@ def _too_long(model: RealModel, prompt: Prompt, bound: int | None) -> str | None
     )
 
 
-def _paid(rates: Rates, prompt: Prompt, max_cost: float, answers: int, calls: int) -> int | None:
-    """Tokens of each answer that the money buys; None: they cost nothing. calls: that read the prompt, each for so many answers."""
-    rest = max_cost * 1e6 - prompt.tokens * rates.input * calls
+def _paid(load: Load, prompt: Prompt, max_cost: float, answers: int) -> int | None:
+    """Tokens of each answer that the money buys; None: they cost nothing. answers: of each candidate."""
+    rates, calls = load.rates, load.candidates
+    rest = (max_cost - load.questions) * 1e6 - prompt.tokens * rates.input * calls
     if rates.output > 0:
         return max(0, int(rest / rates.output / answers / calls))
     return 0 if rest < 0 else None
 
 
-def _too_dear(paid: int | None, wanted: int | None) -> bool:
-    """Whether the money buys less than a short answer, or than all that is wanted."""
-    return paid is not None and paid < min(_SHORTEST, wanted or _SHORTEST)
+def _too_few(tokens: int | None, wanted: int | None) -> bool:
+    """Whether that is less than a short answer, or than all that is wanted."""
+    return tokens is not None and tokens < min(_SHORTEST, wanted or _SHORTEST)
 
 
 def least(one: N | None, other: N | None) -> N | None:
@@ -222,6 +213,11 @@ def _no_context() -> ApiError:
         "The prompt, with as long an answer as is asked for, is too long for every plan of this model.",
         param="messages",
     )
+
+
+def _no_budget() -> ApiError:
+    message = "The budget is too small for the candidates of every plan of this model."
+    return ApiError(400, "caller_invalid_value", message, param="trilemma.budget_tokens")
 
 
 def _no_money() -> ApiError:

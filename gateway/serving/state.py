@@ -93,36 +93,40 @@ class Decoding:
     scoring: Scoring = "score"
     verifier: Verifying | None = None
 
-    @property
-    def others(self) -> tuple[RealModel, ...]:
-        """Who answers the request beside the plan's own model."""
-        asked = self.strategy.needs.asked
-        return tuple(each for role, each in self.roles.items() if asked is None or role != asked.role)
 
-    def dearest(self, model: RealModel) -> Rates:
-        """The highest rates among those who answer: the plan's own model, and who else samples."""
-        found = [model.rates, *(each.rates for each in self.others)]
-        return Rates(*(max(getattr(each, name) for each in found) for name in ("input", "cached_input", "output")))
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a plan asks for in the worst case. models: who answers, the plan's own first. candidates: answers of theirs. rates: the highest
+    among these models. questions: what all questions to others cost, USD."""
 
-    def beside(self, model: RealModel) -> float:
-        """What all questions cost in the worst case, USD."""
-        asked = self.strategy.needs.asked
-        if asked is None:
-            return 0.0
-        rates = self.roles.get(asked.role, model).rates
-        return self.strategy.asks * rates.cost(Usage(-(-asked.room // CHARACTERS_OF_TOKEN), 0, asked.most))
+    models: tuple[RealModel, ...]
+    candidates: int
+    rates: Rates
+    questions: float
+
+    @staticmethod
+    def of(model: RealModel, decoding: Decoding | None) -> Load:
+        """decoding: None: one plain call."""
+        if decoding is None:
+            return Load((model,), 1, model.rates, 0.0)
+        strategy, asked = decoding.strategy, decoding.strategy.needs.asked
+        others = [each for role, each in decoding.roles.items() if asked is None or role != asked.role]
+        rates = Rates(*(max(getattr(each.rates, name) for each in (model, *others)) for name in ("input", "cached_input", "output")))
+        questions = 0.0
+        if asked is not None:
+            most = Usage(-(-asked.room // CHARACTERS_OF_TOKEN), 0, asked.most)
+            questions = strategy.asks * decoding.roles.get(asked.role, model).rates.cost(most)
+        return Load((model, *others), strategy.most, rates, questions)
 
 
 @dataclass(frozen=True, slots=True)
 class VirtualModel:
     """A name behind which a policy picks a plan.
 
-    models, decodings: of each plan, in order; None: one plain call. counts: of each plan, its candidates in the worst case. decodes: some
-    plan has a strategy. dearest: of each plan, the highest rates among those who answer. beside: of each plan, what all its questions
-    cost, at most, USD. others: of each plan, who else answers. distinct: the models, each once. kinds: of each plan a number, the same for
-    those that differ in name and bound only. baseline: name of the plan that serves when no policy can decide. policies: all that are
-    configured and fit these plans, by name. max_cost: USD. preference, prices: what counts how much; prices win. encoder_s: how long slow
-    features may take.
+    models, decodings, loads: of each plan, in order; decodings: None: one plain call. decodes: some plan has a strategy. distinct: the
+    models, each once. kinds: of each plan a number, the same for those that differ in name and bound only. baseline: name of the plan that
+    serves when no policy can decide. policies: all that are configured and fit these plans, by name. max_cost: USD. preference, prices:
+    what counts how much; prices win. encoder_s: how long slow features may take.
     """
 
     name: str
@@ -137,22 +141,15 @@ class VirtualModel:
     preference: Preference
     prices: Worth | None
     encoder_s: float = 0.15
-    counts: tuple[int, ...] = field(init=False)
+    loads: tuple[Load, ...] = field(init=False)
     decodes: bool = field(init=False)
     distinct: tuple[RealModel, ...] = field(init=False)
-    dearest: tuple[Rates, ...] = field(init=False)
-    beside: tuple[float, ...] = field(init=False)
-    others: tuple[tuple[RealModel, ...], ...] = field(init=False)
     kinds: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         """What would be the same for each request."""
-        object.__setattr__(self, "counts", tuple(1 if each is None else each.strategy.most for each in self.decodings))
+        object.__setattr__(self, "loads", tuple(map(Load.of, self.models, self.decodings)))
         object.__setattr__(self, "decodes", any(each is not None for each in self.decodings))
-        pairs = list(zip(self.models, self.decodings, strict=True))
-        object.__setattr__(self, "dearest", tuple(model.rates if each is None else each.dearest(model) for model, each in pairs))
-        object.__setattr__(self, "others", tuple(() if each is None else each.others for each in self.decodings))
-        object.__setattr__(self, "beside", tuple(0.0 if each is None else each.beside(model) for model, each in pairs))
         object.__setattr__(self, "distinct", tuple({id(model): model for model in self.models}.values()))
         ways = [(plan.model, plan.reasoning, plan.strategy) for plan in self.plans]
         object.__setattr__(self, "kinds", tuple(map({way: at for at, way in enumerate(ways)}.__getitem__, ways)))

@@ -28,20 +28,13 @@ from policies.decoding.strategy import Unanswered, Written
 Relayed = Callable[[RealModel, Errand], Awaitable[tuple[Answer, Receipt]]]
 
 _COMPLETIONS: Final = "/v1/completions"
-# What of a chat request says how tokens are drawn, and means the same for a completion.
-_SAMPLING: Final = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "seed",
-    "frequency_penalty",
-    "presence_penalty",
-    "repetition_penalty",
-    "repeat_penalty",
-    "logit_bias",
-    "cache_salt",
-    "user",
+# What of a chat request is no member of a completion's, or said otherwise there. All else is how tokens are drawn, and goes on.
+_OF_CHATS: Final = frozenset(
+    (
+        *("messages", "model", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens", "stop", "trilemma"),
+        *("chat_template", "chat_template_kwargs", "add_generation_prompt", "continue_final_message", "add_special_tokens", "echo"),
+        *("reasoning_effort", "include_reasoning", "tool_choice", "parallel_tool_calls", "function_call", "top_logprobs"),
+    )
 )
 # What text alone cannot give, or what makes another prompt of it.
 _MORE_THAN_TEXT: Final = ("tools", "functions", "response_format", "structured_outputs", "logprobs", "grammar", "guided_json", "modalities")
@@ -84,7 +77,7 @@ class Writing:
         room = _UNBOUNDED if held is None else held - len(prompt)
         if room < 1:
             raise Unanswered("context_length")
-        body: Json = {each: self._asked[each] for each in _SAMPLING if self._asked.get(each) is not None}
+        body: Json = {each: value for each, value in self._asked.items() if each not in _OF_CHATS and value is not None}
         body |= {"model": name, "prompt": prompt, "max_tokens": room if most is None else min(room, most)}
         ends = [*stop] or self._asked.get("stop")
         if ends:
@@ -132,6 +125,8 @@ def _is_text(message: Any) -> bool:
 def completion(text: str, thought: str, finish: str | None, body: Mapping[str, Any]) -> dict[str, Any]:
     """A chat completion that says this. body: of the last completion that it was written by."""
     head = {name: body[name] for name in ("id", "created", "model", "system_fingerprint") if name in body}
+    if "id" in head:
+        head["id"] = f"chatcmpl-{str(head['id']).removeprefix('cmpl-').removeprefix('chatcmpl-')}"
     message = {"role": "assistant", "content": text, "reasoning_content": thought}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
     return head | {"object": "chat.completion", "choices": [choice]}

@@ -60,7 +60,7 @@ def decision_row(receipt: Receipt, tenant: str, key_name: str, received: float, 
     if receipt.served_model is None and requested is not None and not _NAME.match(requested):
         requested = None
     served = _served(receipt)
-    guessed = bool(receipt.tried) and any(call.estimated for call in receipt.calls)
+    guessed = (served is not None and served.estimated) or (bool(receipt.tried) and any(call.estimated for call in receipt.calls))
     first = None if served is None or not served.status else served.first
     return (
         receipt.decision_id,
@@ -83,7 +83,7 @@ def decision_row(receipt: Receipt, tenant: str, key_name: str, received: float, 
         None if usage is None else usage.prompt,
         None if usage is None else usage.cached,
         None if usage is None else usage.completion,
-        None if usage is None or served is None else served.estimated or guessed,
+        None if usage is None else guessed,
         None if usage is None else receipt.cost,
         None if first is None else first - receipt.received,
         latency_s,

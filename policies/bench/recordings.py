@@ -149,6 +149,11 @@ class Replayed:
         """See Roles."""
         return False
 
+    @property
+    def bounds_thoughts(self) -> bool:
+        """See Roles."""
+        return False
+
     async def write(self, text: str, most: int | None, stop: Sequence[str] = ()) -> Written:  # noqa: ARG002
         """See Roles. Raises Unanswered."""
         raise Unanswered("not recorded")

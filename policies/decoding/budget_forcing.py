@@ -27,9 +27,12 @@ ESTIMATOR: Final = "estimator"
 """The role that says how many tokens a question takes."""
 # Of the bound on the whole answer, what is kept for what is said after the thoughts.
 _SAID: Final = 0.25
+# Tokens of a thought and an answer, of at least one each.
+_LEAST: Final = 2
 _ASKED_ABOUT: Final = 8_000
 _REPLY: Final = 64
-_NUMBER: Final = re.compile(r"\[\[\s*(\d{1,6})\s*\]\]|\b(\d{1,6})\b")
+_BRACKETED: Final = re.compile(r"\[\[\s*(\d{1,6})\s*\]\]")
+_BARE: Final = re.compile(r"\b(\d{1,6})\b")
 _SENTENCE: Final = "Let's think step by step and use less than {} tokens."
 _QUESTION: Final = """\
 How many tokens does it take, at least, to answer the last message of this conversation completely and rightly, with the steps to get there?
@@ -102,7 +105,7 @@ class BudgetForcing:
             return
         async with aclosing(roles.sample(1)) as coming:
             async for sample in coming:
-                yield Won(sample.index, "engine" if self._params.by == "engine" else "unforced")
+                yield Won(sample.index, "engine" if self._params.by == "engine" and roles.bounds_thoughts else "unforced")
                 return
         raise NoneLeft
 
@@ -114,20 +117,23 @@ class BudgetForcing:
                 reply = await roles.ask(ESTIMATOR, _QUESTION.format(conversation(roles.task.turns, _ASKED_ABOUT)), _REPLY)
             except Unanswered:
                 return
-            found = _NUMBER.search(reply.said.spoken)
-            tokens = None if found is None else int(found[1] or found[2])
+            said = reply.said.spoken
+            found = _BRACKETED.search(said) or _BARE.search(said)
+            tokens = None if found is None else int(found[1])
         if tokens:
             roles.tell(_SENTENCE.format(tokens))
 
     async def _written(self, roles: Roles) -> Won | None:
-        """None: not a word could be written."""
+        """None: not a word could be written, or there is no room for thoughts and an answer."""
         params, most = self._params, roles.task.most
+        if most is not None and most < _LEAST:
+            return None
         cap = params.cap if most is None else max(1, min(params.cap, int(most * (1.0 - _SAID))))
-        thought, thoughts, waits = "", 0, 0
+        thought, thoughts, waits, begun = "", 0, 0, False
         try:
             while True:
                 part = await roles.write(params.opens + thought, cap - thoughts, (params.closes.strip(),))
-                thought, thoughts = thought + part.text, thoughts + part.tokens
+                thought, thoughts, begun = thought + part.text, thoughts + part.tokens, True
                 if part.finish == "length" or thoughts >= cap:
                     why = "capped"
                     break
@@ -138,7 +144,7 @@ class BudgetForcing:
             text = f"{params.opens}{thought.rstrip()}\n{params.closes}\n\n"
             said = await roles.write(text, None if most is None else max(1, most - thoughts))
         except Unanswered:
-            if thoughts:
+            if begun:
                 raise NoneLeft from None
             return None
         return Won(roles.written(thought.strip(), said.text.lstrip(), said.finish).index, why)

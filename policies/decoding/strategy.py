@@ -99,6 +99,11 @@ class Roles(Protocol):
         """Whether `write` can be had of the plan's engines, for this request: one for text alone."""
         ...
 
+    @property
+    def bounds_thoughts(self) -> bool:
+        """Whether the plan's engines keep to `Needs.thinking`."""
+        ...
+
     async def write(self, text: str, most: int | None, stop: Sequence[str] = ()) -> Written:
         """What the plan's model writes after the prompt and this text, as if both were its own; most: tokens, None: as many as it can hold.
         It ends before a stop, which are the caller's where none are given. Raises Unanswered."""

@@ -227,21 +227,52 @@ async def test_what_questions_cost_at_most_has_to_be_paid_for_too(tmp_path: Path
     assert float(served.headers["x-trilemma-cost"]) < 3.6
 
 
-@pytest.mark.parametrize(("budget", "asked"), [(100, True), (20, False)])
-async def test_questions_have_what_candidates_leave_of_the_budget(tmp_path: Path, budget: int, asked: bool) -> None:
+@pytest.mark.parametrize(("words", "asked"), [(3, True), (18, False)])
+async def test_questions_have_what_candidates_leave_of_the_budget(tmp_path: Path, words: int, asked: bool) -> None:
     """Half of it is each candidate's; at fewer than 16 tokens nobody is asked, and the vote decides."""
     async with MockBackend(["m"]) as engine, MockBackend(["judge"]) as judge:
-        engine.script(*says("It is 4", "It is 5"))
+        engine.script(*says(*[" ".join([f"word{number}"] * words) for number in (4, 5)]))
         judge.script(Behaviour(text="Judgment: 1"))
-        async with running(config_for(**judged(engine, judge, budget_tokens=budget)), tmp_path) as run, run.client() as client:
+        async with running(config_for(**judged(engine, judge, budget_tokens=40)), tmp_path) as run, run.client() as client:
             answer = await client.post(CHAT, json={"model": "v", "messages": USER})
         bounds = [json.loads(each.body)["max_tokens"] for each in engine.requests if each.path == CHAT]
         verdicts = [json.loads(each.body)["max_tokens"] for each in judge.requests if each.path == CHAT]
         (receipt,) = run.settled
     sampled = answer.json()["usage"]["trilemma"]["candidate"]["completion_tokens"]
-    assert (answer.status_code, bounds) == (200, [budget // 2] * 2)
-    assert verdicts == ([budget - sampled] if asked else [])
+    assert (answer.status_code, bounds) == (200, [20, 20])
+    assert verdicts == ([40 - sampled] if asked else [])
     assert receipt.why == ("judge" if asked else "judge_failed")
+
+
+async def test_a_budget_too_small_for_all_candidates_rules_the_plan_out(house: House) -> None:
+    """16 tokens of each, or all that the request wants."""
+    refused = await house.ask("four", trilemma={"budget_tokens": 63})
+    assert (refused.status_code, error_of(refused)["param"]) == (400, "trilemma.budget_tokens")
+    assert house.bodies() == []
+    assert (await house.ask("four", trilemma={"budget_tokens": 64})).status_code == 200
+    assert (await house.ask("four", trilemma={"budget_tokens": 8}, max_tokens=2)).status_code == 200
+    assert (await house.ask("either", trilemma={"budget_tokens": 8})).headers["x-trilemma-strategy"] == "single"
+
+
+async def test_where_nobody_has_told_what_was_sampled_what_was_estimated_counts(tmp_path: Path) -> None:
+    """Of 1,000 tokens in a minute four times 200 and the prompts are gone, so 200 more are not there."""
+    async with MockBackend(["m"]) as engine:
+        engine.script(default=Behaviour(never_answer=True))
+        config = config_for(
+            {"e": {"url": engine.url, "models": {"m": "m"}}},
+            strategies={"four": STRATEGIES["four"]},
+            virtual_models={"four": {"policy": "fixed", "plans": {"p": {"model": "m", "strategy": "four"}}}},
+            limits={"key": {"tpm": 1_000}},
+        )
+        async with running(config, tmp_path) as run, run.client() as client:
+            task = asyncio.create_task(client.post(CHAT, json={"model": "four", "messages": USER, "max_tokens": 200}))
+            await engine.wait_for(lambda mock: mock.in_flight == 4)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await run.until_settled(1)
+            engine.script(default=Behaviour(text="4"))
+            after = await client.post(CHAT, json={"model": "m", "messages": USER, "max_tokens": 200})
+    assert after.status_code == 429
 
 
 @pytest.mark.parametrize(
@@ -498,6 +529,7 @@ async def test_thoughts_are_closed_and_the_answer_is_one_message(
     client, engine, run = thinking
     engine.script(*says("Two", " and two.", "It is 4"))
     body = {"model": "text", "messages": USER, "max_tokens": 200, "temperature": 0.5, "seed": 7, "stop": ["END"]}
+    body |= {"min_tokens": 0, "mirostat": 2}  # what an engine may know, and nobody here
     answer = await client.post(CHAT, json=body | ({"stream": True, "stream_options": {"include_usage": True}} if stream else {}))
     assert answer.status_code == 200, answer.text
     (receipt,) = run.settled
@@ -516,7 +548,8 @@ async def test_thoughts_are_closed_and_the_answer_is_one_message(
     assert [each["stop"] for each in asked] == [["</think>"], ["</think>"], ["END"]]
     assert all(isinstance(token, int) for each in asked for token in each["prompt"])
     assert asked[1]["prompt"][: len(asked[0]["prompt"]) - 1] == asked[0]["prompt"][:-1], "it goes on where it ended"
-    assert all((each["temperature"], each["seed"]) == (0.5, 7) for each in asked)
+    assert all((each["temperature"], each["seed"], each["min_tokens"], each["mirostat"]) == (0.5, 7, 0, 2) for each in asked)
+    assert not any({"messages", "stream", "stream_options", "trilemma"} & set(each) for each in asked)
     sampled = [call.usage.completion for call in receipt.calls if call.usage is not None]
     assert usage["completion_tokens"] == sum(sampled) == receipt.tried[0].tokens
     assert asked[2]["max_tokens"] == 200 - sampled[0] - sampled[1]
@@ -531,6 +564,30 @@ async def test_what_text_alone_cannot_give_is_one_plain_call(thinking: tuple[htt
     assert answer.json()["choices"][0]["message"]["tool_calls"][0]["id"] == "c"
     assert run.settled[0].why == "unforced"
     assert [each.path for each in engine.requests if each.method == "POST"] == [CHAT]
+
+
+async def test_one_token_is_no_room_for_a_thought_and_an_answer(thinking: tuple[httpx.AsyncClient, MockBackend, Running]) -> None:
+    client, engine, run = thinking
+    engine.script(*says("It is 4"))
+    answer = await client.post(CHAT, json={"model": "text", "messages": USER, "max_tokens": 1})
+    assert answer.json()["usage"]["completion_tokens"] == 1
+    assert run.settled[0].why == "unforced"
+
+
+async def test_an_engine_without_a_bound_on_thoughts_is_told_none_and_the_receipt_says_so(tmp_path: Path) -> None:
+    async with MockBackend(["m"]) as engine:
+        engine.script(*says("It is 4"))
+        config = config_for(
+            {"e": {"url": engine.url, "engine": "openai", "models": {"m": "m"}}},
+            strategies={"engine": {"type": "budget_forcing", "params": {"cap": 64, "by": "engine"}}},
+            virtual_models={"v": {"policy": "fixed", "plans": {"p": {"model": "m", "strategy": "engine"}}}},
+            policies={"fixed": {"type": "fixed"}},
+        )
+        async with running(config, tmp_path) as run, run.client() as client:
+            await client.post(CHAT, json={"model": "v", "messages": USER})
+        (asked,) = [json.loads(each.body) for each in engine.requests if each.path == CHAT]
+    assert not [name for name in asked if "thinking" in name]
+    assert run.settled[0].why == "unforced"
 
 
 async def test_an_engine_that_bounds_thoughts_is_told_the_bound_and_the_prompt_speaks_of_it(

@@ -118,6 +118,10 @@ class FakeRoles:
     def writes(self) -> bool:
         return self._writes is not None
 
+    @property
+    def bounds_thoughts(self) -> bool:
+        return self._writes is not None
+
     async def write(self, text: str, most: int | None, stop: Sequence[str] = ()) -> Written:
         self.wrote.append((text, most, tuple(stop)))
         self._begin()
