@@ -5,7 +5,7 @@ llama.cpp   chat_template_kwargs alone: enable_thinking, reasoning_effort (gpt-o
 others      reasoning_effort, OpenAI's own; none: not at all
 
 A model whose template knows neither ignores them. Tokens of thought have a bound of their own with the first two: vLLM's
-`thinking_token_budget` (where it was started with a `--reasoning-config`) and llama.cpp's `thinking_budget_tokens`.
+`thinking_token_budget` (where it was started with a reasoning parser or config; else it refuses) and llama.cpp's `thinking_budget_tokens`.
 """
 
 from __future__ import annotations

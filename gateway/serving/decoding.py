@@ -49,6 +49,8 @@ _QUESTION: Final = 24_000
 # More than half of the candidates failed: there is an answer, but hardly a choice.
 _BELOW: Final = "_below_quorum"
 _BOUNDS: Final = ("max_completion_tokens", "max_tokens")
+# vLLM's word in its refusal.
+_THINKING: Final = b"thinking_token_budget"
 _FORM: Final = ("response_format", "structured_outputs", "stop", "logprobs", "top_logprobs")
 _PURPOSES: Final[Mapping[str, Purpose]] = {"judge": "judge", "estimator": "judge"}
 
@@ -84,6 +86,7 @@ class Work:
         self._seed = seed if isinstance(seed, int) and not isinstance(seed, bool) else None
         self._body = _alone(errand.body, self.asked, decoding)
         self._writing = Writing(model, self.asked, errand, self._written_by)
+        self._thinking = decoding.strategy.needs.thinking
         self._begun = 0
         self._questions = 0
         share = None if errand.choice is None else errand.choice.most
@@ -157,7 +160,7 @@ class Work:
     @property
     def bounds_thoughts(self) -> bool:
         """See Roles."""
-        return all(thinking_members(each.adapter.name, 1) for each in self._model.backends)
+        return self._thinking is not None and all(thinking_members(each.adapter.name, 1) for each in self._model.backends)
 
     async def write(self, text: str, most: int | None, stop: Sequence[str] = ()) -> Written:
         """See Roles."""
@@ -259,10 +262,13 @@ class Work:
             ask_usage=False,
             purpose="candidate",
             choice=choice,
-            thinking=self._decoding.strategy.needs.thinking,
+            thinking=self._thinking,
         )
         try:
             answer, part = await self._relayed(model, errand)
+            if self._thinking is not None and answer.status == 400 and _THINKING in answer.body:  # the engine was not started for it
+                self._thinking = None
+                answer, part = await self._relayed(model, msgspec.structs.replace(errand, thinking=None))
         except ApiError as error:
             tried.outcome, self.error = "failed", error
             return None

@@ -10,16 +10,16 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 import orjson
 
 from gateway.serving.call import Answer, Receipt
 from gateway.serving.decision import tried
+from gateway.serving.options import Include
 from gateway.wire.request import json_object
 
-Include = Literal["decision", "candidates", "progress"]
 Tell = Callable[[int], None]
 
 _WITH_USAGE: Final = frozenset(("decision", "candidates"))
@@ -28,7 +28,7 @@ _WITH_USAGE: Final = frozenset(("decision", "candidates"))
 async def including(work: Awaitable[Answer], receipt: Receipt, include: Collection[Include]) -> Answer:
     """The answer that `work` gives, and in its usage what is asked for; unchanged where the engine told of no usage."""
     answer = await work
-    if answer.status != 200 or _WITH_USAGE.isdisjoint(include):
+    if answer.status != 200 or not tells_usage(include):
         return answer
     body = json_object(answer.body)
     usage: dict[str, Any] | None = None if body is None else body.get("usage")

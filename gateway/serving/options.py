@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
-from gateway.serving.included import Include
 from gateway.wire.errors import ApiError, Header, shown
 from policies.values.plan import Reasoning
+
+Include = Literal["decision", "candidates", "progress"]
+"""See included.py."""
 
 
 class Preference(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):

@@ -44,9 +44,13 @@ async def over_vllm(vllm_url: str, tmp_path: Path) -> AsyncIterator[Running]:
     config = config_for(
         {"vllm": {"url": vllm_url, "engine": "vllm", "models": {MODEL: MODEL}}},
         models={MODEL: {"price": {"input": 1.0, "output": 2.0}}},
-        strategies={"forced": {"type": "budget_forcing", "params": {"cap": 24, "least": 20, "waits": 1}}},
+        strategies={
+            "bounded": {"type": "budget_forcing", "params": {"cap": 24, "by": "engine"}},
+            "forced": {"type": "budget_forcing", "params": {"cap": 24, "least": 20, "waits": 1}},
+        },
         virtual_models={
             "auto": {"policy": "fixed", "plans": {"only": {"model": MODEL}}},
+            "bounded": {"policy": "fixed", "plans": {"only": {"model": MODEL, "strategy": "bounded"}}},
             "thinking": {"policy": "fixed", "plans": {"only": {"model": MODEL, "strategy": "forced"}}},
         },
     )
@@ -69,6 +73,14 @@ async def test_chat(sdk: openai.AsyncOpenAI, over_vllm: Running) -> None:
     assert raw.headers["x-trilemma-policy"] == "fixed"
     assert float(raw.headers["x-trilemma-cost"]) == pytest.approx((answer.usage.prompt_tokens + 2 * answer.usage.completion_tokens) / 1e6)
     assert over_vllm.in_flight() == 0
+
+
+async def test_an_engine_that_was_not_started_for_bounds_on_thoughts_is_asked_without(sdk: openai.AsyncOpenAI, over_vllm: Running) -> None:
+    answer = await sdk.chat.completions.create(model="bounded", messages=ASK, max_tokens=8, temperature=0)
+    plain = await sdk.chat.completions.create(model=MODEL, messages=ASK, max_tokens=8, temperature=0)
+    assert answer.choices[0].message.content == plain.choices[0].message.content
+    receipt = over_vllm.settled[0]
+    assert (receipt.why, [call.status for call in receipt.calls]) == ("unforced", [400, 200])
 
 
 async def test_thoughts_are_written_on_from_token_to_token(sdk: openai.AsyncOpenAI, over_vllm: Running) -> None:
